@@ -1,0 +1,3 @@
+"""gatescope: see inside gated RNNs."""
+
+from .signals import VERSION as __version__
