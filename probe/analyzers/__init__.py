@@ -1,0 +1,5 @@
+"""Measures of a recording: Dataset in, Dataset out."""
+
+from .saturation import saturation
+
+__all__ = ["saturation"]

@@ -1,0 +1,257 @@
+"""How often a unit's gates sit near the ends of their range, and what that says about the gate."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from ...signals import GATE_ROLES, PREACTIVATION
+
+DIMS = ("layer", "direction", "sequence", "time", "unit")
+RESULT_DIMS = ("layer", "direction", "unit")
+KEPT_ATTRS = ("module", "cell", "retention", "gatescope_version", "training", "created")
+BLOCK = 2**22  # values read at once
+
+STUCK_SHARE = 0.95  # a gate is stuck when it spends at least this share of its steps at one end
+VISIT_SHARE = 0.001  # and less than this at the other end; from here on the other end counts as used
+ENDS_SHARE = 0.5  # a gate switches when it spends at least this share at the two ends together
+DEAD_SPREAD = 1e-6  # of half the memory's range (of 1 where it has no range)
+FLAT = 0.95  # a squasher is flat beyond this share of its range
+SQUASHERS = {"tanh": 1.0, "tanh(x/2)": 2.0}  # width w of squash(x) = tanh(x / w)
+
+Counts = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.float64]
+
+
+class Tally(NamedTuple):
+    """What one pass over a signal counts for every (layer, direction, unit)."""
+
+    steps: Counts
+    left: Counts
+    right: Counts
+    total: Numbers
+    lowest: Numbers
+    highest: Numbers
+
+
+def saturation(recording: xr.Dataset, *, low: float = 0.1, high: float = 0.9) -> xr.Dataset:
+    """Share of steps on which a unit's gate (or candidate, or state) is left- or right-saturated, and a verdict.
+
+    For a signal with the range `[lower, upper]` that the recording states for it, and over the N steps of all
+    sequences on which its value v is finite (padding is NaN and counts for nothing):
+
+        left = #(v < lower + low * (upper - lower)) / N
+        right = #(v > lower + high * (upper - lower)) / N
+
+    Right-saturated means near the upper end for every signal: an update gate of a torch GRU near 1 keeps the memory,
+    one of the textbook form overwrites it. The verdict of a unit's gate is the first of these that holds:
+
+    - `"no data"`: N = 0.
+    - `"dead"`: over at least two steps the unit's memory spreads over no more than 1e-6 of half its range (of 1 where
+      the memory is unbounded). It stands at all gates of the unit, whatever they do.
+    - `"switching"`: at least 0.5 of the steps lie at the two ends together, and at least 0.001 at each of them. A
+      forget gate that is open but for one reset in a few hundred steps switches.
+    - `"stuck open"`: right >= 0.95. `"stuck shut"`: left >= 0.95.
+    - `"graded"`: the rest. The gate works in between, or between one end and the middle.
+
+    Parameters
+    ----------
+    recording
+        A recording, whole or a subset, in memory or opened from disk: it is read in blocks of a few million values.
+    low, high
+        Ends of the middle of the range, as fractions of it: 0 < low < high < 1.
+
+    Returns
+    -------
+    xr.Dataset
+        Over `signal` (every bounded signal per unit; coordinates `symbol role lower upper`), `layer`, `direction`,
+        `unit`:
+        `left`, `right` (shares in [0, 1], NaN where N = 0), `mean` (the signal's units), `steps` (N) and `verdict`
+        (text, empty for signals that are no gates).
+        Over `layer`, `direction`, `unit`: `squash_saturated`, the share of steps on which the memory named in the
+        attribute `memory` sits on the flat of its squasher, and `memory_spread`, its highest minus lowest value. For
+        an LSTM that is |tanh(cell_state)| > 0.95; for a memory with a range of its own, as a GRU's, a distance from
+        the middle of more than 0.95 of half the range; NaN for an unbounded memory without squasher, as a ReLU RNN's.
+        The attribute `squash_saturated_note` says which. Signals over `projection` have no unit and are left out.
+        The parameters and thresholds of the call stand in the attributes.
+
+    Raises
+    ------
+    ValueError
+        When `low` and `high` are out of order, or no signal with bounds is there.
+
+    References
+    ----------
+    A. Karpathy, J. Johnson, L. Fei-Fei (2015). Visualizing and Understanding Recurrent Networks. arXiv 1506.02078.
+
+    Examples
+    --------
+    Of four steps of one gate, one lies below 0.1 and two above 0.9:
+
+    >>> steps = np.reshape([0.02, 0.95, 0.99, 0.5], (1, 1, 1, 4, 1))
+    >>> forget_gate = xr.DataArray(steps, dims=["layer", "direction", "sequence", "time", "unit"])
+    >>> forget_gate.attrs = {"symbol": "f", "role": "gate", "lower": 0.0, "upper": 1.0}
+    >>> recording = xr.Dataset({"forget_gate": forget_gate}, attrs={"schema": "gatescope.recording/1"})
+    >>> result = saturation(recording)
+    >>> result["left"].item(), result["right"].item(), result["verdict"].item()
+    (0.25, 0.5, 'switching')
+    """
+    if not 0 < low < high < 1:
+        raise ValueError(
+            f"low and high must be fractions of a signal's range with 0 < low < high < 1; low={low!r} and "
+            f"high={high!r} came. Pass for example low=0.1, high=0.9."
+        )
+    names = _bounded_signals(recording)
+    tallies = [_tally(recording[name], *_edges(recording[name], low, high)) for name in names]
+    steps = np.stack([tally.steps for tally in tallies])
+    left, right, mean = (
+        _per_step(np.stack([getattr(tally, part) for tally in tallies]), steps) for part in ("left", "right", "total")
+    )
+    memory = _memory_signal(recording)
+    squash_saturated, spread, steady, note = _memory_part(recording, memory, steps.shape[1:])
+    roles = [str(recording[name].attrs.get("role", "")) for name in names]
+    verdict = _verdict(left, right, steps, steady)
+    verdict[[role not in GATE_ROLES for role in roles]] = ""
+
+    dims = ("signal", *RESULT_DIMS)
+    result = xr.Dataset(
+        {
+            "left": (dims, left, {"long_name": "share of steps near the lower bound", "units": "1"}),
+            "right": (dims, right, {"long_name": "share of steps near the upper bound", "units": "1"}),
+            "mean": (dims, mean, {"long_name": "mean over steps", "units": "1"}),
+            "steps": (dims, steps, {"long_name": "steps that counted", "units": "1"}),
+            "verdict": (dims, verdict, {"long_name": "verdict on the gate"}),
+            "squash_saturated": (RESULT_DIMS, squash_saturated, {"long_name": note, "units": "1"}),
+            "memory_spread": (RESULT_DIMS, spread, {"long_name": "highest minus lowest memory", "units": "1"}),
+        },
+        coords=_coordinates(recording, names, roles),
+    )
+    thresholds = {"stuck_share": STUCK_SHARE, "visit_share": VISIT_SHARE, "ends_share": ENDS_SHARE}
+    result.attrs = {key: recording.attrs[key] for key in KEPT_ATTRS if key in recording.attrs}
+    result.attrs |= {"measure": "saturation", "low": float(low), "high": float(high), **thresholds}
+    result.attrs |= {"dead_spread": DEAD_SPREAD, "flat": FLAT, "memory": memory, "squash_saturated_note": note}
+    return result
+
+
+def _bounded_signals(recording: xr.Dataset) -> list[str]:
+    """Names of the signals over `unit` whose range is known, in the recording's order."""
+    names = [
+        str(name)
+        for name, variable in recording.data_vars.items()
+        if variable.dims == DIMS and not str(name).endswith(PREACTIVATION) and _bounds(variable) is not None
+    ]
+    if not names:
+        raise ValueError(
+            f"saturation needs a signal with the dims {DIMS} and bounds (attributes lower and upper); the recording "
+            f"holds {sorted(map(str, recording.data_vars))}. Keep at least one gate, and select with lists: layer=[0]."
+        )
+    return names
+
+
+def _bounds(variable: xr.DataArray) -> tuple[float, float] | None:
+    bounds = tuple(float(variable.attrs.get(end, np.nan)) for end in ("lower", "upper"))
+    return (bounds[0], bounds[1]) if np.isfinite(bounds).all() else None
+
+
+def _edges(variable: xr.DataArray, low: float, high: float) -> tuple[float, float]:
+    """Values at the fractions `low` and `high` of a bounded signal's range."""
+    lower, upper = _bounds(variable) or (np.nan, np.nan)
+    return lower + low * (upper - lower), lower + high * (upper - lower)
+
+
+def _tally(signal: xr.DataArray, low_edge: float, high_edge: float) -> Tally:
+    """Count finite steps, those beyond either edge, and sum, lowest and highest value."""
+    shape = tuple(signal.sizes[dim] for dim in RESULT_DIMS)
+    steps, left, right = (np.zeros(shape, dtype=np.int64) for _ in range(3))
+    total, lowest, highest = np.zeros(shape), np.full(shape, np.inf), np.full(shape, -np.inf)
+    over = (0, 1)
+    for layer, direction in np.ndindex(*shape[:2]):
+        at = layer, direction
+        for values in _blocks(signal.isel(layer=layer, direction=direction)):
+            finite = np.isfinite(values)
+            steps[at] += finite.sum(over)
+            left[at] += ((values < low_edge) & finite).sum(over)
+            right[at] += ((values > high_edge) & finite).sum(over)
+            total[at] += values.sum(over, dtype=np.float64, where=finite)
+            lowest[at] = np.minimum(lowest[at], values.min(over, where=finite, initial=np.inf))
+            highest[at] = np.maximum(highest[at], values.max(over, where=finite, initial=-np.inf))
+    return Tally(steps, left, right, total, lowest, highest)
+
+
+def _blocks(signal: xr.DataArray) -> Iterator[npt.NDArray[np.floating]]:
+    """Arrays (sequence, time, unit) of about BLOCK values: whole sequences where they are short, else stretches."""
+    sequences, time, units = (max(1, signal.sizes[dim]) for dim in DIMS[2:])
+    stretch = max(1, min(time, BLOCK // units))
+    group = max(1, BLOCK // (stretch * units))
+    for first in range(0, sequences, group):
+        for start in range(0, time, stretch):
+            yield signal.isel(sequence=slice(first, first + group), time=slice(start, start + stretch)).to_numpy()
+
+
+def _per_step(sums: npt.NDArray[np.generic], steps: Counts) -> Numbers:
+    return np.divide(sums, steps, out=np.full(steps.shape, np.nan), where=steps > 0)
+
+
+def _memory_signal(recording: xr.Dataset) -> str:
+    """The memory whose squasher and spread are looked at: `cell_state` before any other; empty when there is none."""
+    names = [
+        str(name)
+        for name, variable in recording.data_vars.items()
+        if variable.dims == DIMS and variable.attrs.get("role") == "memory"
+    ]
+    return "cell_state" if "cell_state" in names else (names[0] if names else "")
+
+
+def _memory_part(
+    recording: xr.Dataset, memory: str, shape: tuple[int, ...]
+) -> tuple[Numbers, Numbers, npt.NDArray[np.bool_], str]:
+    """Share of steps on the flat of the squasher, spread, whether the unit is dead, and what the share means."""
+    if not memory:
+        return np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, dtype=bool), "no memory was recorded"
+    edges, note = _flat_edges(recording, memory)
+    tally = _tally(recording[memory], *(edges or (-np.inf, np.inf)))
+    share = _per_step(tally.left + tally.right, tally.steps) if edges else np.full(shape, np.nan)
+    spread = np.subtract(tally.highest, tally.lowest, out=np.full(shape, np.nan), where=tally.steps > 0)
+    lower, upper = _bounds(recording[memory]) or (-1.0, 1.0)
+    steady = (tally.steps > 1) & (spread <= DEAD_SPREAD * (upper - lower) / 2)
+    return share, spread, steady, note
+
+
+def _flat_edges(recording: xr.Dataset, memory: str) -> tuple[tuple[float, float] | None, str]:
+    """Values of the memory beyond which its squasher is flat, and that in words."""
+    if _bounds(recording[memory]) is not None:
+        edges = _edges(recording[memory], (1 - FLAT) / 2, (1 + FLAT) / 2)
+        return edges, f"share of steps on which {memory} lies beyond {FLAT:.0%} of its range, seen from the middle"
+    squashed = recording.attrs.get("cell") == "LSTMCell" or any(
+        variable.dims == DIMS and variable.attrs.get("role") == "output" and _bounds(variable) is not None
+        for variable in recording.data_vars.values()
+    )
+    squasher = str(recording[memory].attrs.get("squasher", "tanh" if squashed else ""))
+    if squasher not in SQUASHERS:
+        return None, f"not defined: {memory} is unbounded and no squasher of it is known"
+    edge = SQUASHERS[squasher] * float(np.arctanh(FLAT))
+    return (-edge, edge), f"share of steps on which |{squasher}| of {memory} is above {FLAT}"
+
+
+def _verdict(left: Numbers, right: Numbers, steps: Counts, steady: npt.NDArray[np.bool_]) -> npt.NDArray[np.object_]:
+    switching = (left + right >= ENDS_SHARE) & (np.minimum(left, right) >= VISIT_SHARE)
+    conditions = [steps == 0, steady & (steps > 0), switching, right >= STUCK_SHARE, left >= STUCK_SHARE]
+    words = ["no data", "dead", "switching", "stuck open", "stuck shut"]
+    return np.select(conditions, words, default="graded").astype(object)
+
+
+def _coordinates(recording: xr.Dataset, names: list[str], roles: list[str]) -> dict[str, object]:
+    bounds = [_bounds(recording[name]) or (np.nan, np.nan) for name in names]
+    symbols = [str(recording[name].attrs.get("symbol", "")) for name in names]
+    coordinates: dict[str, object] = {dim: recording[dim].variable for dim in RESULT_DIMS}
+    if "block" in recording.coords:
+        coordinates["block"] = recording["block"].variable
+    return coordinates | {
+        "signal": np.array(names, dtype=object),
+        "symbol": ("signal", np.array(symbols, dtype=object)),
+        "role": ("signal", np.array(roles, dtype=object)),
+        "lower": ("signal", np.array([lower for lower, _ in bounds])),
+        "upper": ("signal", np.array([upper for _, upper in bounds])),
+    }
