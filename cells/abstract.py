@@ -33,9 +33,10 @@ class AbstractCell(nn.Module, ABC):
 
     input_size: int
     hidden_size: int
+    bias: bool
     proj_size: int
 
-    def __init__(self, input_size: int, hidden_size: int, *, proj_size: int = 0) -> None:
+    def __init__(self, input_size: int, hidden_size: int, *, bias: bool = True, proj_size: int = 0) -> None:
         super().__init__()
         for name, size in (("input_size", input_size), ("hidden_size", hidden_size)):
             if size < 1:
@@ -45,7 +46,7 @@ class AbstractCell(nn.Module, ABC):
                 f"proj_size of {type(self).__name__} must be 0 (no projection) or smaller than hidden_size "
                 f"{hidden_size}; {proj_size} came."
             )
-        self.input_size, self.hidden_size, self.proj_size = input_size, hidden_size, proj_size
+        self.input_size, self.hidden_size, self.bias, self.proj_size = input_size, hidden_size, bias, proj_size
 
     @abstractmethod
     def forward(self, x: Tensor, state: Any, tap: Tap = no_tap, remember: Remember = step) -> tuple[Tensor, ...]:

@@ -69,7 +69,7 @@ class LSTMCell(AbstractCell):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(input_size, hidden_size, proj_size=proj_size)
+        super().__init__(input_size, hidden_size, bias=bias, proj_size=proj_size)
         rows = 4 * hidden_size
         if proj_size:
             self.signals = (*self.signals[:-1], self.signals[-1]._replace(bounds=None))

@@ -84,8 +84,8 @@ def _blocked(keep: Tensor, write: Tensor, initial: Tensor) -> Tensor:
     length = isqrt(steps)
     count = steps // length
     head = count * length
-    keep_blocks = keep[:head].unflatten(0, (count, length)).transpose(0, 1)
-    write_blocks = write[:head].unflatten(0, (count, length)).transpose(0, 1)
+    keep_blocks = keep[:head].reshape(count, length, *keep.shape[1:]).transpose(0, 1)
+    write_blocks = write[:head].reshape(count, length, *write.shape[1:]).transpose(0, 1)
     nothing = torch.zeros_like(keep_blocks)
     kept = _loop(keep_blocks, nothing, torch.ones_like(keep_blocks[0]))
     local = _loop(keep_blocks, write_blocks, torch.zeros_like(write_blocks[0]))
