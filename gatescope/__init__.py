@@ -1,3 +1,96 @@
-"""gatescope: see inside gated RNNs."""
+"""gatescope: see inside gated recurrent networks.
 
-from .signals import VERSION as __version__
+    import gatescope as gs
+
+    recording = gs.record(model, batch)        # gates and memories as one labelled xarray.Dataset
+    gs.plot_saturation(gs.saturation(recording))
+
+Everything users need stands here and is loaded when it is first asked for: importing gatescope loads neither torch nor
+xarray, and reading and analysing a recording never loads torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from .signals import VERSION, Signal
+
+if TYPE_CHECKING:
+    from . import cells
+    from .cells import AbstractCell, GRUCell, LSTMCell, Recurrent, RNNCell, from_torch, to_torch
+    from .probe.analyzers.saturation import saturation
+    from .probe.attach import Probe, attach, record
+    from .probe.concat import concat
+    from .probe.find import modules, register
+    from .probe.plots.saturation import plot_saturation
+    from .probe.plots.signal import plot_signal
+    from .probe.plots.traces import plot_traces
+    from .probe.rebuild import ParityError
+    from .probe.schema import SchemaError, validate
+    from .probe.store import open_recording, save_recording
+
+__version__ = VERSION
+
+# What stands where. The imports above say the same to type checkers; a test holds the two together.
+_HOMES = {
+    "cells": ("AbstractCell", "GRUCell", "LSTMCell", "RNNCell", "Recurrent", "from_torch", "to_torch"),
+    "probe.analyzers.saturation": ("saturation",),
+    "probe.attach": ("Probe", "attach", "record"),
+    "probe.concat": ("concat",),
+    "probe.find": ("modules", "register"),
+    "probe.plots.saturation": ("plot_saturation",),
+    "probe.plots.signal": ("plot_signal",),
+    "probe.plots.traces": ("plot_traces",),
+    "probe.rebuild": ("ParityError",),
+    "probe.schema": ("SchemaError", "validate"),
+    "probe.store": ("open_recording", "save_recording"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "AbstractCell",
+    "GRUCell",
+    "LSTMCell",
+    "ParityError",
+    "Probe",
+    "RNNCell",
+    "Recurrent",
+    "SchemaError",
+    "Signal",
+    "__version__",
+    "attach",
+    "cells",
+    "concat",
+    "from_torch",
+    "modules",
+    "open_recording",
+    "plot_saturation",
+    "plot_signal",
+    "plot_traces",
+    "record",
+    "register",
+    "saturation",
+    "save_recording",
+    "to_torch",
+    "validate",
+]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Load a public name from its home the first time it is asked for."""
+        if name == "cells":
+            return import_module(".cells", __name__)
+        if name not in _HOME_OF:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, __all__, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}.{hint}", name=name)
+        value = getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+        globals()[name] = value
+        return value
