@@ -1,0 +1,62 @@
+"""How a variable is cut into the pieces in which it is written, for both formats on disk."""
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from math import ceil, prod
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from .text import escape_all
+
+CHUNK_BYTES = 8 * 2**20
+TEXT_BYTES = 32  # what one text is taken to weigh
+
+
+def chunk_shape(sizes: Mapping[str, int], itemsize: int, limit: int = CHUNK_BYTES) -> tuple[int, ...]:
+    """How to cut an array: whole where it is small, else by layer, direction, batches of sequences, then time.
+
+    The pieces are of about equal size, because the last one is stored in full, however little it holds.
+
+    >>> chunk_shape({"layer": 1, "direction": 1, "sequence": 32, "time": 200, "unit": 256}, 4)
+    (1, 1, 32, 200, 256)
+    >>> chunk_shape({"layer": 2, "direction": 1, "sequence": 33, "time": 1000, "unit": 256}, 4)
+    (1, 1, 7, 1000, 256)
+    """
+    chunk = {dim: max(1, size) for dim, size in sizes.items()}
+    for dim, least in (("layer", 1), ("direction", 1), ("sequence", 8), ("time", 1), ("sequence", 1)):
+        pieces = ceil(prod(chunk.values()) * itemsize / limit)
+        if pieces > 1 and dim in chunk:
+            length = max(min(least, chunk[dim]), chunk[dim] // pieces)
+            chunk[dim] = ceil(sizes[dim] / ceil(sizes[dim] / length))
+    return tuple(chunk.values())
+
+
+def chunks_of(variable: xr.Variable, dtype: np.dtype[Any] | None = None) -> tuple[int, ...]:
+    """The chunks of one variable, whatever it holds."""
+    itemsize = TEXT_BYTES if variable.dtype == object else (dtype or variable.dtype).itemsize
+    return chunk_shape({str(dim): size for dim, size in variable.sizes.items()}, itemsize)
+
+
+def pieces(name: str, variable: xr.Variable, dtype: np.dtype[Any]) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
+    """Each chunk's place and its values, ready for the disk: text escaped, numbers as `dtype`."""
+    chunks = chunks_of(variable, dtype)
+    for corner in product(*(range(0, size, chunk) for size, chunk in zip(variable.shape, chunks, strict=True))):
+        place = tuple(slice(start, start + chunk) for start, chunk in zip(corner, chunks, strict=True))
+        values = variable[place].values
+        yield place, escape_all(values) if values.dtype == object else _cast(name, values, dtype)
+
+
+def _cast(name: str, values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    if values.dtype == dtype:
+        return values
+    with np.errstate(over="ignore"):
+        result = values.astype(dtype)
+    if dtype.kind == "f" and np.isinf(result).sum() > np.isinf(values).sum():
+        raise ValueError(
+            f"Values must fit into {dtype}, at most {np.finfo(dtype).max:g}; {name!r} reaches "
+            f"{np.nanmax(np.abs(values)):g}. Save with dtype='float32' or 'float64'."
+        )
+    return result

@@ -1,0 +1,84 @@
+"""Recordings as zarr folders (version 3): uncompressed, in chunks of 1 to 16 MB, written piece by piece."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from .pieces import chunks_of, pieces
+from .text import unescape_all
+
+if TYPE_CHECKING:
+    import zarr
+
+
+def write(dataset: xr.Dataset, path: Path, group: str, dtypes: Mapping[str, np.dtype[Any]]) -> None:
+    """Write one Dataset into a group of a zarr folder, one chunk at a time, so that any size fits in memory."""
+    import zarr
+
+    root = zarr.open_group(path, mode="a", zarr_format=3)
+    node = root.create_group(group, attributes=dataset.attrs) if group else root
+    for name, variable in dataset.variables.items():
+        dtype = dtypes.get(str(name), variable.dtype)
+        array = create_array(node, str(name), variable, dtype)
+        for place, values in pieces(str(name), variable, dtype):
+            array[place] = values
+
+
+def create_array(node: "zarr.Group", name: str, variable: xr.Variable, dtype: np.dtype[Any]) -> Any:
+    """An empty array for one variable; chunks that would hold padding only need never be written."""
+    return node.create_array(
+        name,
+        shape=variable.shape,
+        dtype=str if dtype.kind == "O" else dtype,
+        chunks=chunks_of(variable, dtype),
+        compressors=None,
+        fill_value=np.nan if dtype.kind == "f" else None,
+        dimension_names=[str(dim) for dim in variable.dims],
+        attributes=variable.attrs,
+    )
+
+
+def finish(path: Path, attrs: Mapping[str, Any]) -> None:
+    """Write the root's attributes, last of all: a folder without them was never finished."""
+    import zarr
+
+    zarr.open_group(path, mode="r+", zarr_format=3).attrs.update(attrs)
+
+
+def weight(path: Path) -> tuple[int, int]:
+    """How many files of data a folder holds, and their bytes: what an interrupted copy is short of."""
+    sizes = [file.stat().st_size for file in path.rglob("*") if file.is_file() and file.name.isdecimal()]
+    return len(sizes), sum(sizes)
+
+
+def attrs(path: Path) -> dict[str, Any]:
+    """The root's attributes."""
+    import zarr
+
+    return dict(zarr.open_group(path, mode="r", zarr_format=3).attrs)
+
+
+def read(path: Path, group: str) -> xr.Dataset:
+    """Open one group: numbers stay on disk until they are used, text is read at once."""
+    import zarr
+
+    node = zarr.open_group(path, mode="r", path=group, zarr_format=3)
+    texts = {name: array for name, array in node.arrays() if array.dtype.kind in "TUO"}
+    dataset = xr.open_zarr(
+        path,
+        group=group or None,
+        consolidated=False,
+        zarr_format=3,
+        chunks=None,
+        drop_variables=list(texts),
+        mask_and_scale=False,
+        decode_times=False,
+    )
+    return dataset.assign({name: _read_text(array) for name, array in texts.items()})
+
+
+def _read_text(array: Any) -> xr.Variable:
+    return xr.Variable(array.metadata.dimension_names, unescape_all(array[...]), dict(array.attrs))
