@@ -1,15 +1,16 @@
 """How often a unit's gates sit near the ends of their range, and what that says about the gate."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from ...signals import GATE_ROLES, PREACTIVATION
+from ...signals import GATE_ROLES, SCHEMA
+from ..schema import SIGNAL_DIMS as DIMS
+from ..schema import SchemaError, signal_names
 
-DIMS = ("layer", "direction", "sequence", "time", "unit")
 RESULT_DIMS = ("layer", "direction", "unit")
 KEPT_ATTRS = ("module", "cell", "retention", "gatescope_version", "training", "created")
 BLOCK = 2**22  # values read at once
@@ -80,7 +81,10 @@ def saturation(recording: xr.Dataset, *, low: float = 0.1, high: float = 0.9) ->
     Raises
     ------
     ValueError
-        When `low` and `high` are out of order, or no signal with bounds is there.
+        When `low` and `high` are out of order, or no signal with bounds is there; `SchemaError` when the Dataset is
+        no recording.
+    TypeError
+        For what is no Dataset.
 
     References
     ----------
@@ -111,7 +115,7 @@ def saturation(recording: xr.Dataset, *, low: float = 0.1, high: float = 0.9) ->
     )
     memory = _memory_signal(recording)
     squash_saturated, spread, steady, note = _memory_part(recording, memory, steps.shape[1:])
-    roles = [str(recording[name].attrs.get("role", "")) for name in names]
+    roles = [str(recording[name].attrs["role"]) for name in names]
     verdict = _verdict(left, right, steps, steady)
     verdict[[role not in GATE_ROLES for role in roles]] = ""
 
@@ -137,15 +141,22 @@ def saturation(recording: xr.Dataset, *, low: float = 0.1, high: float = 0.9) ->
 
 def _bounded_signals(recording: xr.Dataset) -> list[str]:
     """Names of the signals over `unit` whose range is known, in the recording's order."""
-    names = [
-        str(name)
-        for name, variable in recording.data_vars.items()
-        if variable.dims == DIMS and not str(name).endswith(PREACTIVATION) and _bounds(variable) is not None
-    ]
+    if not isinstance(recording, xr.Dataset):
+        raise TypeError(
+            f"saturation needs one recording, an xarray Dataset; {type(recording).__name__} came. "
+            "Take one node of a tree: tree['name'].to_dataset()."
+        )
+    if recording.attrs.get("schema") != SCHEMA:
+        raise SchemaError(
+            f"saturation needs a recording, with attribute schema={SCHEMA!r}; {recording.attrs.get('schema')!r} came. "
+            "Pass what record or open_recording returns, and keep its attributes."
+        )
+    signals = signal_names(recording)
+    names = [name for name in signals if recording[name].dims == DIMS and _bounds(recording[name]) is not None]
     if not names:
         raise ValueError(
-            f"saturation needs a signal with the dims {DIMS} and bounds (attributes lower and upper); the recording "
-            f"holds {sorted(map(str, recording.data_vars))}. Keep at least one gate, and select with lists: layer=[0]."
+            f"saturation needs a signal over {DIMS} with bounds (attributes lower and upper); the recording has the "
+            f"signals {signals}. Keep at least one gate, and select with lists: layer=[0]."
         )
     return names
 
@@ -190,16 +201,16 @@ def _blocks(signal: xr.DataArray) -> Iterator[npt.NDArray[np.floating]]:
             yield signal.isel(sequence=slice(first, first + group), time=slice(start, start + stretch)).to_numpy()
 
 
-def _per_step(sums: npt.NDArray[np.generic], steps: Counts) -> Numbers:
-    return np.divide(sums, steps, out=np.full(steps.shape, np.nan), where=steps > 0)
+def _per_step(sums: npt.NDArray[Any], steps: Counts) -> Numbers:
+    return np.asarray(np.divide(sums, steps, out=np.full(steps.shape, np.nan), where=steps > 0))
 
 
 def _memory_signal(recording: xr.Dataset) -> str:
     """The memory whose squasher and spread are looked at: `cell_state` before any other; empty when there is none."""
     names = [
-        str(name)
-        for name, variable in recording.data_vars.items()
-        if variable.dims == DIMS and variable.attrs.get("role") == "memory"
+        name
+        for name in signal_names(recording)
+        if recording[name].dims == DIMS and recording[name].attrs["role"] == "memory"
     ]
     return "cell_state" if "cell_state" in names else (names[0] if names else "")
 

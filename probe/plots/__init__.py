@@ -1,0 +1,7 @@
+"""Pictures of recordings and of the measures' results, on matplotlib axes."""
+
+from .saturation import plot_saturation
+from .signal import plot_signal
+from .traces import plot_traces
+
+__all__ = ["plot_saturation", "plot_signal", "plot_traces"]
