@@ -1,0 +1,191 @@
+"""From the tracked calls of one module to its recording: one labelled Dataset."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+
+from ..cells import AbstractCell
+from ..signals import DIRECTIONS, PREACTIVATION, SCHEMA, VERSION, Signal
+from .schema import LABEL_DIMS, padding_mask, padding_value
+from .track import Array, Chunk, Track
+
+
+def assemble(track: Track) -> xr.Dataset:
+    """The recording of one module; every call's rows stand in the sequences that they belong to."""
+    runs, cell = track.sequences, track.cells[0][0]
+    length = np.asarray(runs.length, np.int64)
+    steps = int(length.max(initial=0))
+    first = track.chunks[0].rebuilt
+    layers, directions = first.final[0].shape[:2]
+    unit = cell.hidden_size
+    coords: dict[str, Any] = {
+        "layer": np.arange(layers),
+        "direction": np.array(DIRECTIONS[:directions], dtype=object),
+        "sequence": np.arange(len(length)),
+        "time": np.arange(steps),
+        "unit": np.arange(unit),
+        "length": ("sequence", length),
+        "stream": ("sequence", np.asarray(runs.stream, np.int64)),
+        "start": ("sequence", np.asarray(runs.start, object)),
+        "call": (LABEL_DIMS, calls(track, steps)),
+    }
+    if cell.proj_size:
+        coords["projection"] = np.arange(cell.proj_size)
+    data: dict[str, Any] = {}
+    for name in first.signals:
+        values = gather(track, name, steps)
+        data[name] = (("layer", "direction", *LABEL_DIMS, last_dim(cell, name)), values, attributes(cell, name))
+    data |= initial_states(track, cell)
+    for name, values in track.weights.items():
+        dims = ("gate", "unit", "source") if name == "weight_hh" else ("projection", "unit")
+        data[name] = (("layer", "direction", *dims), values)
+        if name == "weight_hh":
+            coords |= {"gate": np.array(cell.gates, dtype=object), "source": np.arange(values.shape[-1])}
+    for name, values in labels(track, steps):
+        coords[name] = (LABEL_DIMS, values)
+    return xr.Dataset(data, coords=coords, attrs=provenance(track, cell))
+
+
+def last_dim(cell: AbstractCell, name: str) -> str:
+    return "projection" if cell.proj_size and name == cell.states[0] else "unit"
+
+
+def places(chunk: Chunk) -> tuple[Array, Array, Array, Array]:
+    """For every real step of a call: its row and step in the call, its sequence and step in the recording."""
+    row, step = np.nonzero(~padding_mask(chunk.lengths, chunk.steps))
+    return row, step, chunk.sequence[row], chunk.offset[row] + step
+
+
+def gather(track: Track, name: str, steps: int) -> Array:
+    """One signal of all calls, (layer, direction, sequence, time, unit); padding is NaN. A single call is not copied."""
+    values = [chunk.rebuilt.signals[name].numpy() for chunk in track.chunks]
+    if len(values) == 1:
+        only, chunk = np.swapaxes(values[0], 2, 3), track.chunks[0]
+        padding = padding_mask(chunk.lengths, chunk.steps)
+        if padding.any():
+            only[:, :, padding] = np.nan
+        return only[:, :, :, :steps]
+    layers, directions, _, _, width = values[0].shape
+    dtype = np.result_type(*{value.dtype for value in values})
+    shape = (layers, directions, len(track.sequences.length), steps, width)
+    result = np.full(shape, np.nan, dtype=dtype)
+    for value, chunk in zip(values, track.chunks, strict=True):
+        start = chunk.sequence[0] if len(chunk.sequence) else 0
+        plain = not chunk.offset.any() and bool((chunk.lengths == chunk.steps).all())
+        if plain and np.array_equal(chunk.sequence, np.arange(start, start + len(chunk.sequence))):
+            result[:, :, start : start + len(chunk.sequence), : chunk.steps] = np.swapaxes(value, 2, 3)
+        else:
+            row, step, sequence, time = places(chunk)
+            result[:, :, sequence, time] = value[:, :, step, row]
+    return result
+
+
+def calls(track: Track, steps: int) -> Array:
+    result = np.full((len(track.sequences.length), steps), -1, np.int64)
+    for number, chunk in enumerate(track.chunks):
+        _, _, sequence, time = places(chunk)
+        result[sequence, time] = number
+    return result
+
+
+def labels(track: Track, steps: int) -> Iterator[tuple[str, Array]]:
+    """Each label laid on its steps; calls without it are padded."""
+    kinds: dict[str, np.dtype[Any]] = {}
+    for chunk in track.chunks:
+        for name, values in chunk.labels.items():
+            if kinds.setdefault(name, values.dtype) != values.dtype:
+                raise ValueError(
+                    f"labels {name!r} must be of one kind in all calls; {kinds[name]} and {values.dtype} came. "
+                    "Give text, booleans or numbers throughout."
+                )
+    for name, dtype in kinds.items():
+        result = np.full((len(track.sequences.length), steps), padding_value(dtype), dtype=dtype)
+        for chunk in track.chunks:
+            if name in chunk.labels:
+                row, step, sequence, time = places(chunk)
+                result[sequence, time] = chunk.labels[name][row, step]
+        yield name, result
+
+
+def initial_states(track: Track, cell: AbstractCell) -> dict[str, Any]:
+    """`initial_*` (layer, direction, sequence, unit): the state before each sequence's first step."""
+    found = {}
+    for place, name in enumerate(cell.states):
+        rows = [track.chunks[c].rebuilt.initial[place][:, :, r] for c, r in track.sequences.first]
+        values = torch.stack(rows, 2) if rows else track.chunks[0].rebuilt.initial[place]
+        if values.dtype in (torch.bfloat16, torch.float16):
+            values = values.float()
+        found[f"initial_{name}"] = (("layer", "direction", "sequence", last_dim(cell, name)), values.numpy())
+    return found
+
+
+def attributes(cell: AbstractCell, name: str) -> dict[str, str | float]:
+    """What a signal is: name, symbol, role, bounds and units."""
+    base = name.removesuffix(PREACTIVATION)
+    signal: Signal = next(s for s in cell.signals if s.name == base)
+    if name != base:
+        return {
+            "long_name": f"{base.replace('_', ' ')} before its squasher",
+            "symbol": f"{signal.symbol} before squashing",
+            "units": "1",
+        }
+    found: dict[str, str | float] = {
+        "long_name": name.replace("_", " "),
+        "symbol": signal.symbol,
+        "role": signal.role,
+        "units": "1",
+    }
+    if signal.bounds is not None:
+        found |= {"lower": float(signal.bounds[0]), "upper": float(signal.bounds[1])}
+    return found
+
+
+def provenance(track: Track, cell: AbstractCell) -> dict[str, str | float | int]:
+    """The recording's attributes: what was recorded, with what, and how exact it is."""
+    training = any(chunk.training for chunk in track.chunks)
+    found: dict[str, str | float | int] = {
+        "schema": SCHEMA,
+        "cell": type(cell).__name__,
+        "retention": cell.retention,
+        "gatescope_version": VERSION,
+        "torch_version": str(torch.__version__),
+        "module": track.observed.path,
+        "parity": max(chunk.rebuilt.parity for chunk in track.chunks),
+        "tolerance": max(chunk.rebuilt.tolerance for chunk in track.chunks),
+        "training": int(training),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    if training and track.observed.dropout:
+        found["dropout"] = track.observed.dropout
+    if track.weights_changed:
+        found["weights_changed"] = track.weights_changed
+    nonfinite = first_nonfinite(track)
+    if nonfinite:
+        found["nonfinite"] = nonfinite
+    return found
+
+
+def first_nonfinite(track: Track) -> str:
+    """Where NaN or Inf first stands in a state that the model computed, and how many sequences it reaches."""
+    found: dict[int, tuple[int, int, int]] = {}  # sequence -> (step, layer, direction)
+    for chunk in track.chunks:
+        if chunk.rebuilt.infinite is None:
+            continue
+        row, step, sequence, time = places(chunk)
+        bad = chunk.rebuilt.infinite.numpy()[:, :, step, row]
+        for layer, direction, place in zip(*np.nonzero(bad), strict=True):
+            here = (int(time[place]), int(layer), int(direction))
+            number = int(sequence[place])
+            found[number] = min(found.get(number, here), here)
+    if not found:
+        return ""
+    sequence = min(found, key=lambda s: (found[s][0], s))
+    step, layer, direction = found[sequence]
+    return (
+        f"NaN or Inf in {len(found)} of {len(track.sequences.length)} sequences, first at step {step} of sequence "
+        f"{sequence} in layer {layer}, {DIRECTIONS[direction]}"
+    )

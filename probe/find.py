@@ -1,0 +1,223 @@
+"""What can be observed in a model, and for what cannot, why."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from ..cells import AbstractCell, Recurrent
+
+AsCell = Callable[[Any], AbstractCell]
+State = tuple[Tensor, ...]
+Read = Callable[[tuple[Any, ...], dict[str, Any], Any], tuple[Tensor, State | None, State]]
+
+TORCH_STACKS = (nn.RNNBase,)
+TORCH_CELLS = (nn.RNNCellBase,)
+
+
+class Registration(NamedTuple):
+    as_cell: AsCell
+    read: Read | None
+
+
+class Module(NamedTuple):
+    """One recurrent module of a model; `reason` is empty where it can be observed.
+
+    Parameters are counted as stored (torch keeps two bias vectors per layer and direction) and in the textbook's
+    convention of one: an LSTM has 4H(D+H+2) and 4H(D+H+1).
+    """
+
+    path: str
+    kind: str
+    input_size: int
+    hidden_size: int
+    proj_size: int
+    layers: int
+    directions: int
+    parameters: int
+    parameters_one_bias: int
+    reason: str
+
+
+_registered: dict[type, Registration] = {}
+
+
+def register(cls: type[nn.Module], as_cell: AsCell, *, read: Read | None = None) -> None:
+    """Make a class of recurrent cells observable that torch and gatescope do not know.
+
+    Parameters
+    ----------
+    cls
+        The class; its subclasses are found too. It is called once per time step.
+    as_cell
+        `as_cell(module)` builds the gatescope cell with the same equations and the module's weights. It is called
+        again whenever the module's weights have changed.
+    read
+        `read(args, kwargs, output) -> (input, state, new_state)`, states as tuples in the order of the cell's
+        `states`, `state=None` where none was given; needed when the call is not torch's `cell(input, state) ->
+        new_state`.
+
+    Raises
+    ------
+    TypeError
+        If `cls` is not a subclass of `torch.nn.Module`.
+
+    Notes
+    -----
+    A wrong conversion does not pass: the probe compares what the cell computes with the module's own states and
+    raises `ParityError`.
+    """
+    if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
+        raise TypeError(f"cls must be a subclass of torch.nn.Module; {cls!r} came. Give the class, not an instance.")
+    _registered[cls] = Registration(as_cell, read)
+
+
+def registration(module: nn.Module) -> Registration | None:
+    """The registration of a module's class or of its nearest registered base."""
+    return next((_registered[base] for base in type(module).__mro__ if base in _registered), None)
+
+
+def is_observable(module: nn.Module) -> bool:
+    known = (*TORCH_STACKS, *TORCH_CELLS, AbstractCell, Recurrent)
+    return not closed(module) and (isinstance(module, known) or registration(module) is not None)
+
+
+def closed(module: nn.Module) -> str:
+    """Why a module's inside cannot be seen from Python and what to do instead; empty where it can."""
+    kinds = {base.__module__.partition(".")[0] + "." + base.__name__ for base in type(module).__mro__}
+    where = type(module).__module__
+    if "torch.ScriptModule" in kinds:
+        return "it is a TorchScript module, whose steps run outside Python; attach to the model before scripting or tracing"
+    if ".quantized" in where or ".quantizable" in where:
+        return "it is a quantized module without floating-point gates; attach to the model before quantizing"
+    if "torch.GraphModule" in kinds or where.startswith(("torch.export", "torch.fx")):
+        return "it is an exported or traced graph, whose recurrent calls are no modules; attach to the model before exporting"
+    return ""
+
+
+def looks_recurrent(module: nn.Module) -> bool:
+    name = type(module).__name__
+    return bool(re.search(r"LSTM|GRU|RNN|[Rr]ecurrent", name)) and any(True for _ in module.parameters(recurse=False))
+
+
+def find(model: nn.Module) -> dict[str, nn.Module]:
+    """Path -> module of everything observable, outermost only; a model that is itself recurrent is called `model`."""
+    if is_observable(model):
+        return {"model": model}
+    found: dict[str, nn.Module] = {}
+    for path, module in model.named_modules():
+        if not _within(path, found) and is_observable(module):
+            found[path] = module
+    return found
+
+
+def refusals(model: nn.Module) -> dict[str, tuple[nn.Module, str]]:
+    """Path -> module and reason, for every part that looks recurrent and cannot be observed."""
+    found = find(model)
+    refused: dict[str, tuple[nn.Module, str]] = {}
+    if "model" in found and found["model"] is model:
+        return refused
+    for path, module in model.named_modules():
+        if _within(path, found) or _within(path, refused) or any(inner.startswith(f"{path}.") for inner in found):
+            continue
+        reason = closed(module)
+        if not reason and looks_recurrent(module):
+            reason = f"its class {type(module).__name__} is unknown; tell its equations with gatescope.register"
+        if reason and (path or not found):
+            refused[path or "model"] = (module, reason)
+    return refused
+
+
+def _within(path: str, outer: Iterable[str]) -> bool:
+    return any(path == name or path.startswith(f"{name}.") or (name == "model" and path == "") for name in outer)
+
+
+def count(module: nn.Module) -> tuple[int, int]:
+    """Parameters as stored, and with one bias vector where torch keeps two."""
+    total = sum(parameter.numel() for parameter in module.parameters())
+    second = sum(p.numel() for name, p in module.named_parameters() if name.rpartition(".")[2].startswith("bias_hh"))
+    return total, total - second
+
+
+def shape(module: nn.Module) -> tuple[int, int, int, int, int]:
+    """Input size, hidden size, projection size, layers, directions; zeros where a foreign class does not say."""
+    if isinstance(module, Recurrent):
+        first = module.layers[0][0]
+        return first.input_size, first.hidden_size, first.proj_size, len(module.layers), len(module.layers[0])
+    sizes = [int(getattr(module, name, 0) or 0) for name in ("input_size", "hidden_size", "proj_size")]
+    directions = 2 if getattr(module, "bidirectional", False) else 1
+    return sizes[0], sizes[1], sizes[2], int(getattr(module, "num_layers", 1)), directions
+
+
+def entries(model: nn.Module) -> Iterator[Module]:
+    for path, module in find(model).items():
+        yield Module(path, type(module).__name__, *shape(module), *count(module), "")
+    for path, (module, reason) in refusals(model).items():
+        kind = str(getattr(module, "original_name", type(module).__name__))
+        try:
+            yield Module(path, kind, *shape(module), *count(module), reason)
+        except (TypeError, ValueError, RuntimeError, AttributeError):  # packed weights of a closed module have no count
+            yield Module(path, kind, 0, 0, 0, 0, 0, 0, 0, reason)
+
+
+def modules(model: nn.Module) -> list[Module]:
+    """Every recurrent module of a model: what can be observed and, for what cannot, why.
+
+    Parameters
+    ----------
+    model
+        Any `torch.nn.Module`. It is only looked at.
+
+    Returns
+    -------
+    list of Module
+        Named tuples `path kind input_size hidden_size proj_size layers directions parameters parameters_one_bias
+        reason`, in the model's own order, those that can be observed first. A model that is itself recurrent has
+        the path `model`.
+
+    Raises
+    ------
+    TypeError
+        If `model` is not a module.
+
+    Examples
+    --------
+    >>> import torch
+    >>> [(m.path, m.parameters, m.parameters_one_bias) for m in modules(torch.nn.LSTM(3, 5))]
+    [('model', 200, 180)]
+    """
+    require_module(model)
+    return list(entries(model))
+
+
+def require_module(model: object) -> None:
+    if not isinstance(model, nn.Module):
+        hint = "Attach to the model before exporting it." if "export" in type(model).__module__ else "Give the model."
+        raise TypeError(f"model must be a torch.nn.Module; {type(model).__name__} came. {hint}")
+
+
+def choose(model: nn.Module, wanted: str | list[str] | tuple[str, ...] | None) -> dict[str, nn.Module]:
+    """The modules to observe, by path; one sentence where there is nothing to observe."""
+    require_module(model)
+    found = find(model)
+    if not found:
+        reasons = refusals(model)
+        if reasons:
+            path, (_, reason) = next(iter(reasons.items()))
+            raise TypeError(f"model must have a recurrent module that can be observed; of {path!r}: {reason}.")
+        raise ValueError(
+            f"model must contain a recurrent module (LSTM, GRU, RNN, one of their cells or a registered class); "
+            f"{type(model).__name__} has none. Give the model that holds it."
+        )
+    if wanted is None:
+        return found
+    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    missing = [name for name in names if name not in found]
+    if missing or not names:
+        reason = refusals(model)[missing[0]][1] if missing and missing[0] in refusals(model) else ""
+        raise ValueError(
+            f"modules must name recurrent modules of the model; {', '.join(map(repr, missing)) or 'an empty list'} came"
+            f"{f' ({reason})' if reason else ''}. Choose from: {', '.join(found)}."
+        )
+    return {name: found[name] for name in names}

@@ -1,0 +1,139 @@
+"""Labels: from what a caller has at hand to one array (sequence, time) per name."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .schema import RESERVED
+
+Labels = Mapping[str, Any]
+LabelSource = Labels | Callable[[tuple[Any, ...], dict[str, Any]], Labels]
+
+
+class Misfit(ValueError):
+    """Labels that do not fit the steps they should stand at."""
+
+
+def check_name(name: str) -> None:
+    if name in RESERVED or not name:
+        raise ValueError(
+            f"labels must not take a name of the recording's own; {name!r} came. Call them something else, "
+            f"for instance {name + '_label' if name else 'token'!r}."
+        )
+
+
+def plain(values: Any) -> Any:
+    """Tensors, DataArrays and arrays as numpy, tuples as lists, everything else as it came."""
+    if hasattr(values, "detach"):
+        return values.detach().cpu().numpy()
+    if hasattr(values, "to_numpy"):
+        return values.to_numpy()
+    return list(values) if isinstance(values, (tuple, range)) else values
+
+
+def is_row(value: Any) -> bool:
+    return isinstance(plain(value), (str, list)) or np.ndim(plain(value)) > 0
+
+
+def rows_of(name: str, values: Any, sequences: int, steps: int) -> list[list[Any]]:
+    """One list of labels per sequence; a text stands for its characters, a flat list for the one sequence or step."""
+    values = plain(values)
+    if isinstance(values, str):
+        values = [values]
+    if not isinstance(values, (list, np.ndarray)) or np.ndim(np.asarray(values, dtype=object)) == 0:
+        raise ValueError(
+            f"labels {name!r} must be an array or a nested list (sequence, time); {type(values).__name__} came. "
+            "Give one row per sequence."
+        )
+    rows = list(values)
+    texts = bool(rows) and all(isinstance(row, str) for row in rows)
+    flat = not any(is_row(row) for row in rows) or (texts and (steps == 1 or (sequences == 1 and len(rows) == steps)))
+    if flat:
+        rows = [[label] for label in rows] if steps == 1 and len(rows) == sequences else [rows]
+    return [list(plain(row)) for row in rows]
+
+
+def padding_of(name: str, rows: list[list[Any]]) -> tuple[type, Any]:
+    """The dtype of a label and what pads it: text '', booleans False, numbers NaN."""
+    labels = [label for row in rows for label in row]
+    if all(isinstance(label, str) for label in labels) and labels:
+        return object, ""
+    if all(isinstance(label, (bool, np.bool_)) for label in labels) and labels:
+        return bool, False
+    if all(np.ndim(label) == 0 and isinstance(_number(label), (int, float, np.number)) for label in labels):
+        return float, np.nan
+    kinds = sorted({type(label).__name__ for label in labels})
+    raise ValueError(
+        f"labels {name!r} must be all text, all booleans or all numbers, one per step; {', '.join(kinds)} came. "
+        "Convert them first."
+    )
+
+
+def _number(label: Any) -> Any:
+    return np.nan if label is None else label.item() if hasattr(label, "item") else label
+
+
+def fit(name: str, values: Any, lengths: np.ndarray[Any, Any], steps: int, *, known: bool) -> np.ndarray[Any, Any]:
+    """Labels as an array (sequence, time), padded.
+
+    Parameters
+    ----------
+    values
+        Array or nested list (sequence, time), rows of equal or unequal length.
+    lengths
+        Steps of each sequence, (sequence,).
+    steps
+        Size of `time`.
+    known
+        Whether `lengths` marks where sequences end (then a row has that length or all `steps`); otherwise the longest
+        row must have `steps` labels.
+
+    Raises
+    ------
+    Misfit
+        If there is not one row per sequence, or a row does not have one label per step.
+    ValueError
+        If labels are of mixed or unknown kind.
+    """
+    sequences = len(lengths)
+    rows = rows_of(name, values, sequences, steps)
+    sizes = [len(row) for row in rows]
+    if len(rows) != sequences:
+        swapped = len(rows) == steps and set(sizes) == {sequences} and sequences != steps
+        hint = "Transpose them: the sequence comes first." if swapped else "Give one row per sequence."
+        raise Misfit(f"labels {name!r} must have one row for each of {sequences} sequences; {len(rows)} came. {hint}")
+    for row, (size, length) in enumerate(zip(sizes, lengths.tolist(), strict=True)):
+        if size not in (length, steps) and (known or size > length):
+            raise Misfit(
+                f"labels {name!r} must have one label per step; sequence {row} has {length} steps and {size} labels. "
+                "Give one label per step."
+            )
+    if not known and sizes and max(sizes) < lengths.max():
+        raise Misfit(
+            f"labels {name!r} must have one label per step; the longest sequence has {lengths.max()} steps, the "
+            f"longest row {max(sizes)} labels. Give one label per step."
+        )
+    dtype, missing = padding_of(name, rows)
+    array = np.full((sequences, steps), missing, dtype=dtype)
+    for row, (labels, length) in enumerate(zip(rows, lengths.tolist(), strict=True)):
+        for step, label in enumerate(labels[:length]):
+            array[row, step] = _number(label) if dtype is float else label
+    return array
+
+
+def check_lengths(lengths: Any, sequences: int, steps: int) -> np.ndarray[Any, Any]:
+    """Lengths as integers (sequence,), each between 0 and `steps`."""
+    array = np.asarray(plain(lengths))
+    whole = array.ndim == 1 and array.dtype.kind in "iuf" and bool(np.all(array == np.floor(array)))
+    if not whole or len(array) != sequences:
+        raise Misfit(
+            f"lengths must be one whole number for each of {sequences} sequences; an array of shape {array.shape} and "
+            f"type {array.dtype} came. Give the number of real steps of each sequence."
+        )
+    if sequences and (array.min() < 0 or array.max() > steps):
+        raise Misfit(
+            f"lengths must lie between 0 and the {steps} steps of the call; {array.min():g} to {array.max():g} came. "
+            "Give the number of real steps of each sequence."
+        )
+    return array.astype(np.int64)

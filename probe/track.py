@@ -1,0 +1,246 @@
+"""What a probe has seen of one module: its calls, and how they join into sequences."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..cells import AbstractCell
+from .calls import Call, Observed, version
+from .labels import Misfit, check_lengths, fit
+from .rebuild import Rebuilt
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass
+class Chunk:
+    """One call: its signals and where its rows stand in the recording."""
+
+    rebuilt: Rebuilt
+    sequence: Array  # (row,) which sequence each row belongs to
+    offset: Array  # (row,) step of that sequence at which the call began
+    lengths: Array  # (row,) real steps
+    steps: int
+    packed: bool
+    training: bool
+    marked: bool = False  # the caller has said which steps are padding
+    labels: dict[str, Array] = field(default_factory=dict)  # name -> (row, step)
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known where sequences end."""
+        return self.packed or self.marked
+
+
+@dataclass
+class Sequences:
+    """One entry per independent run."""
+
+    stream: list[int] = field(default_factory=list)
+    start: list[str] = field(default_factory=list)
+    length: list[int] = field(default_factory=list)
+    first: list[tuple[int, int]] = field(default_factory=list)  # chunk and row that hold its initial state
+
+
+class Track:
+    """All calls of one module under one probe."""
+
+    def __init__(self, observed: Observed) -> None:
+        self.observed = observed
+        self.cells: list[list[AbstractCell]] = []
+        self.chunks: list[Chunk] = []
+        self.sequences = Sequences()
+        self.open: Array = np.empty(0, np.int64)  # sequence of each row of the last call
+        self.versions: list[tuple[int, int]] = []
+        self.weights: dict[str, Array] = {}
+        self.weights_changed = ""
+        self.left_out: set[str] = set()
+
+    def add(self, call: Call, rebuilt: Rebuilt, cells: list[list[AbstractCell]], training: bool) -> Chunk:
+        """Take a call in and join its rows to the sequences that they continue."""
+        number, rows = len(self.chunks), rebuilt.final[0].shape[2]
+        steps = call.layers[0].input.shape[0]
+        lengths = np.full(rows, steps) if call.lengths is None else call.lengths.cpu().numpy().astype(np.int64)
+        continued = self.continues(rebuilt, rows) if call.given else np.zeros(rows, bool)
+        sequence, offset = np.empty(rows, np.int64), np.zeros(rows, np.int64)
+        for row in range(rows):
+            joins = bool(continued[row]) and not self.observed.bidirectional and self.ended_at_its_last_step(row)
+            if joins:
+                sequence[row] = self.open[row]
+                offset[row] = self.sequences.length[sequence[row]]
+            else:
+                sequence[row] = self.begin(number, row, self.origin(rebuilt, call.given, row, bool(continued[row])))
+            self.sequences.length[sequence[row]] = int(offset[row] + lengths[row])
+        chunk = Chunk(rebuilt, sequence, offset, lengths, steps, call.lengths is not None, training)
+        self.chunks.append(chunk)
+        self.open = sequence
+        self.keep_weights(cells, number)
+        return chunk
+
+    def begin(self, chunk: int, row: int, start: str) -> int:
+        runs = self.sequences
+        runs.stream.append(row)
+        runs.start.append(start)
+        runs.length.append(0)
+        runs.first.append((chunk, row))
+        return len(runs.stream) - 1
+
+    def continues(self, rebuilt: Rebuilt, rows: int) -> Array:
+        """(row,) whether the incoming state is, bit for bit, what the last call handed out for the same row."""
+        if not self.chunks or not rows:
+            return np.zeros(rows, bool)
+        last = self.chunks[-1].rebuilt.final
+        both = min(rows, last[0].shape[2])
+        if any(a.dtype != b.dtype or a.shape[3] != b.shape[3] for a, b in zip(last, rebuilt.initial, strict=True)):
+            return np.zeros(rows, bool)
+        same = torch.ones(both, dtype=torch.bool)
+        for out, came in zip(last, rebuilt.initial, strict=True):
+            a, b = out[:, :, :both], came[:, :, :both]
+            same &= ((a == b) | (a.isnan() & b.isnan())).all(-1).all(0).all(0)
+        return np.concatenate([same.numpy(), np.zeros(rows - both, bool)])
+
+    def ended_at_its_last_step(self, row: int) -> bool:
+        """False where the last call ran on through marked padding, so that what it handed out is not that of a real step."""
+        last = self.chunks[-1]
+        return not last.marked or bool(last.lengths[row] == last.steps)
+
+    def origin(self, rebuilt: Rebuilt, given: bool, row: int, continued: bool) -> str:
+        """How a new sequence began: `zero`, `given`, `imposed` (set to zero in the middle of a stream) or `continued`."""
+        if continued:
+            return "continued"
+        if not given:
+            return "zero"
+        if any(bool(state[:, :, row].any()) for state in rebuilt.initial):
+            return "given"
+        return "imposed" if row < len(self.open) else "zero"
+
+    def mark(self, chunk: Chunk, lengths: Array) -> None:
+        """Take the caller's word for which steps of an unpacked call are padding."""
+        chunk.lengths, chunk.marked = np.minimum(lengths, chunk.lengths), True
+        for row, sequence in enumerate(chunk.sequence.tolist()):
+            before, real = int(chunk.offset[row]), int(chunk.lengths[row])
+            ended = chunk.steps if chunk.packed else int(lengths[row])
+            if real == 0 and before:  # the sequence had ended before this call
+                self.sequences.length[sequence] = min(self.sequences.length[sequence], before)
+            else:
+                self.sequences.length[sequence] = before + min(real, ended)
+
+    def trim(self, lengths: Array) -> None:
+        """Take the caller's word for how long each sequence of the recording is."""
+        for chunk in self.chunks:
+            self.mark(chunk, np.clip(lengths[chunk.sequence] - chunk.offset, 0, chunk.steps))
+        self.sequences.length = np.minimum(self.sequences.length, lengths).tolist()
+
+    def fit(self, name: str, values: Any) -> Array:
+        """Labels for the whole recording, (sequence, time)."""
+        length = np.asarray(self.sequences.length, np.int64)
+        known = all(chunk.known for chunk in self.chunks)
+        return fit(name, values, length, int(length.max(initial=0)), known=known)
+
+    def fits(self, name: str, values: Any) -> bool:
+        try:
+            self.fit(name, values)
+        except Misfit:
+            return False
+        return True
+
+    def keep_weights(self, cells: list[list[AbstractCell]], number: int) -> None:
+        """The recurrent weights of the first call; a later change is noted."""
+        versions = [version(p) for layer in cells for cell in layer for p in cell.parameters()]
+        if versions == self.versions:
+            return
+        now = recurrent_weights(cells)
+        if not self.weights:
+            self.cells, self.weights = cells, now
+        elif not self.weights_changed and any(not np.array_equal(now[k], self.weights[k]) for k in now):
+            self.weights_changed = f"weights changed before call {number}; weight_hh is that of call 0"
+        self.versions = versions
+
+
+def recurrent_weights(cells: list[list[AbstractCell]]) -> dict[str, Array]:
+    """`weight_hh` (layer, direction, gate, unit, source) and `weight_hr` (layer, direction, projection, unit)."""
+    found: dict[str, Array] = {}
+    first = cells[0][0]
+    if getattr(first, "weight_hh", None) is not None:
+        rows = stacked(cells, "weight_hh")
+        found["weight_hh"] = rows.reshape(*rows.shape[:2], len(first.gates), -1, rows.shape[-1])
+    if getattr(first, "weight_hr", None) is not None:
+        found["weight_hr"] = stacked(cells, "weight_hr")
+    return found
+
+
+def stacked(cells: list[list[AbstractCell]], name: str) -> Array:
+    return np.stack([np.stack([as_numpy(getattr(cell, name)) for cell in layer]) for layer in cells])
+
+
+def as_numpy(tensor: Tensor) -> Array:
+    """A copy on the CPU; half precision becomes float32."""
+    tensor = tensor.detach().cpu()
+    if tensor.dtype in (torch.bfloat16, torch.float16):
+        tensor = tensor.float()
+    return tensor.numpy().copy()
+
+
+def lay(labels: dict[str, Any], recorded: list[tuple[Track, Chunk]]) -> None:
+    """Lay the labels of one call of the model on the modules that they fit; raise where they fit none."""
+    tracks = {id(track): track for track, _ in recorded}
+    series = {key: [chunk for track, chunk in recorded if id(track) == key] for key in tracks}
+    lengths = labels.pop("lengths", None)
+    for name, values in [*([] if lengths is None else [("lengths", lengths)]), *labels.items()]:
+        misfits = []
+        for key, chunks in series.items():
+            try:
+                if name == "lengths":
+                    mark(tracks[key], values, chunks)
+                else:
+                    label(name, values, chunks)
+            except Misfit as misfit:
+                misfits.append(misfit)
+                tracks[key].left_out.add(name)
+        if len(misfits) == len(series):
+            raise misfits[0]
+
+
+def joined(chunks: list[Chunk]) -> Array | None:
+    """Where each call begins when the calls of a module follow each other; `None` where their rows differ."""
+    if len({len(chunk.sequence) for chunk in chunks}) != 1:
+        return None
+    return np.cumsum([0, *[chunk.steps for chunk in chunks]])
+
+
+def mark(track: Track, lengths: Any, chunks: list[Chunk]) -> None:
+    """Lengths of one call, or of the calls of a loop taken together."""
+    begins = joined(chunks)
+    if begins is None:
+        raise Misfit(
+            f"lengths must fit every call of {track.observed.path!r}; it was called with different numbers of sequences. "
+            "Pack the sequences instead."
+        )
+    real = check_lengths(lengths, len(chunks[0].sequence), int(begins[-1]))
+    if len(chunks) > 1 and all(chunk.steps >= real.max(initial=0) > 1 for chunk in chunks):
+        for chunk in chunks:
+            track.mark(chunk, real)
+        return
+    for chunk, begin in zip(chunks, begins, strict=False):
+        track.mark(chunk, np.clip(real - begin, 0, chunk.steps))
+
+
+def label(name: str, values: Any, chunks: list[Chunk]) -> None:
+    """One label for one call, for each of several equal calls, or for the calls of a loop taken together."""
+    begins = joined(chunks)
+    if len(chunks) > 1 and begins is not None:
+        lengths = np.sum([chunk.lengths for chunk in chunks], axis=0)
+        try:
+            whole = fit(name, values, lengths, int(begins[-1]), known=all(chunk.known for chunk in chunks))
+        except Misfit:
+            pass
+        else:
+            for chunk, begin in zip(chunks, begins, strict=False):
+                chunk.labels[name] = whole[:, begin : begin + chunk.steps]
+            return
+    fitted = [fit(name, values, chunk.lengths, chunk.steps, known=chunk.known) for chunk in chunks]
+    for chunk, array in zip(chunks, fitted, strict=True):
+        chunk.labels[name] = array
