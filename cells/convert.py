@@ -153,15 +153,14 @@ class _Slot(NamedTuple):
 
 
 def _slots(opened: Recurrent | AbstractCell) -> Iterator[_Slot]:
+    """Every weight of a cell or of layers of cells; tied ones come once for each name."""
     if isinstance(opened, AbstractCell):
         yield from (_Slot(opened, name, name) for name, _ in opened.named_parameters(remove_duplicate=False))
         return
     for layer, cells in enumerate(opened.cells):
         for cell, suffix in zip(cells, ("", "_reverse"), strict=False):
-            yield from (
-                _Slot(cell, name, f"{name}_l{layer}{suffix}")
-                for name, _ in cell.named_parameters(remove_duplicate=False)
-            )
+            for name, _ in cell.named_parameters(remove_duplicate=False):
+                yield _Slot(cell, name, f"{name}_l{layer}{suffix}")
 
 
 def _weight(owner: nn.Module, name: str, share: bool) -> nn.Parameter:

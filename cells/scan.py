@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-BLOCKED_UP_TO = 2048
+BLOCKED_UP_TO = 512
 """Width (sequences times units) up to which the scan is bound by the number of calls and goes in blocks."""
 BLOCKED_FROM = 64
 """Steps above which blocks pay."""

@@ -1,0 +1,107 @@
+"""The contract table: one row per cell, on which every test of `test_contract.py` runs."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from gatescope.cells import AbstractCell, GRUCell, LSTMCell, RNNCell
+
+Array = np.ndarray
+NumpyTap = Callable[[str, Array], Array]
+Equations = Callable[[Mapping[str, Array], Array, tuple[Array, ...], NumpyTap], tuple[Array, ...]]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What the contract needs to know of a cell.
+
+    `make(input_size, hidden_size, **options)` builds it; `equations(weights, x, state, tap)` is one step in numpy,
+    written from the papers and torch's documentation, that taps the same names; `torch` is torch's own cell, if any.
+    """
+
+    make: Callable[..., AbstractCell]
+    equations: Equations
+    torch: Callable[..., nn.Module] | None
+
+
+def sigmoid(values: Array) -> Array:
+    return 1 / (1 + np.exp(-values))
+
+
+def affine(weights: Mapping[str, Array], values: Array, which: str) -> Array:
+    return values @ weights[f"weight_{which}"].T + weights.get(f"bias_{which}", 0.0)
+
+
+def squash(name: str, values: Array, squasher: Callable[[Array], Array], tap: NumpyTap) -> Array:
+    return tap(name, squasher(tap(f"{name}_preactivation", values)))
+
+
+def lstm(weights: Mapping[str, Array], x: Array, state: tuple[Array, ...], tap: NumpyTap) -> tuple[Array, ...]:
+    h, c = state
+    i, f, g, o = np.split(affine(weights, x, "ih") + affine(weights, h, "hh"), 4, axis=-1)
+    i = squash("input_gate", i, sigmoid, tap)
+    f = squash("forget_gate", f, sigmoid, tap)
+    g = squash("candidate", g, np.tanh, tap)
+    o = squash("output_gate", o, sigmoid, tap)
+    c = tap("cell_state", f * c + i * g)
+    h = o * np.tanh(c)
+    if "weight_hr" in weights:
+        h = h @ weights["weight_hr"].T
+    return tap("hidden_state", h), c
+
+
+def gru(weights: Mapping[str, Array], x: Array, state: tuple[Array, ...], tap: NumpyTap) -> tuple[Array, ...]:
+    (h,) = state
+    x_r, x_z, x_n = np.split(affine(weights, x, "ih"), 3, axis=-1)
+    h_r, h_z, h_n = np.split(affine(weights, h, "hh"), 3, axis=-1)
+    r = squash("reset_gate", x_r + h_r, sigmoid, tap)
+    z = squash("update_gate", x_z + h_z, sigmoid, tap)
+    h_n = tap("candidate_recurrent", h_n)
+    n = squash("candidate", x_n + r * h_n, np.tanh, tap)
+    return (tap("hidden_state", (1 - z) * n + z * h),)
+
+
+def rnn(squasher: Callable[[Array], Array]) -> Equations:
+    def equations(weights: Mapping[str, Array], x: Array, state: tuple[Array, ...], tap: NumpyTap) -> tuple[Array, ...]:
+        return (squash("hidden_state", affine(weights, x, "ih") + affine(weights, state[0], "hh"), squasher, tap),)
+
+    return equations
+
+
+def relu(values: Array) -> Array:
+    return np.maximum(values, 0)
+
+
+def projected_lstm(input_size: int, hidden_size: int, **options: object) -> AbstractCell:
+    return LSTMCell(input_size, hidden_size, proj_size=hidden_size - 1, **options)
+
+
+def relu_rnn(input_size: int, hidden_size: int, **options: object) -> AbstractCell:
+    return RNNCell(input_size, hidden_size, nonlinearity="relu", **options)
+
+
+def torch_relu_rnn(input_size: int, hidden_size: int, **options: object) -> nn.Module:
+    return nn.RNNCell(input_size, hidden_size, nonlinearity="relu", **options)
+
+
+CELLS = {
+    "LSTMCell": Cell(LSTMCell, lstm, nn.LSTMCell),
+    "LSTMCell-projection": Cell(projected_lstm, lstm, None),  # torch projects in nn.LSTM only: test_recurrent.py
+    "GRUCell": Cell(GRUCell, gru, nn.GRUCell),
+    "RNNCell-tanh": Cell(RNNCell, rnn(np.tanh), nn.RNNCell),
+    "RNNCell-relu": Cell(relu_rnn, rnn(relu), torch_relu_rnn),
+}
+
+
+@pytest.fixture(params=CELLS.values(), ids=CELLS.keys())
+def row(request: pytest.FixtureRequest) -> Cell:
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
