@@ -16,11 +16,10 @@ import xarray as xr
 
 from ..signals import SCHEMA
 from . import netcdf_files, zarr_files
-from .schema import FIXED_DIMS, FLOATS, RESERVED, SchemaError, is_signal, normalise, plain, validate
+from .schema import DISK_ATTRS, FIXED_DIMS, FLOATS, RESERVED, SchemaError, is_signal, normalise, plain, validate
 from .text import escape, unescape
 
 FORMATS: dict[str, ModuleType] = {".zarr": zarr_files, ".nc": netcdf_files}
-ON_DISK_ATTRS = ("contents", "coordinates", "stored", "modules")
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -202,7 +201,7 @@ def _from_disk(stored: xr.Dataset) -> xr.Dataset:
     result = xr.Dataset(
         {name: variables[name] for name in ordered if name not in names},
         {name: variables[name].load() for name in ordered if name in names},
-        {key: value for key, value in stored.attrs.items() if key not in ON_DISK_ATTRS},
+        {key: value for key, value in stored.attrs.items() if key not in DISK_ATTRS},
     )
     result = normalise(result.drop_encoding())
     for attrs in (result.attrs, *(variable.attrs for variable in result.variables.values())):
