@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from ...signals import GATE_ROLES, SCHEMA
+from ...signals import GATE_ROLES, PREACTIVATION, SCHEMA
 from ..schema import SIGNAL_DIMS as DIMS
 from ..schema import SchemaError, signal_names
 
@@ -151,7 +151,7 @@ def _bounded_signals(recording: xr.Dataset) -> list[str]:
             f"saturation needs a recording, with attribute schema={SCHEMA!r}; {recording.attrs.get('schema')!r} came. "
             "Pass what record or open_recording returns, and keep its attributes."
         )
-    signals = signal_names(recording)
+    signals = [name for name in signal_names(recording) if not name.endswith(PREACTIVATION)]
     names = [name for name in signals if recording[name].dims == DIMS and _bounds(recording[name]) is not None]
     if not names:
         raise ValueError(

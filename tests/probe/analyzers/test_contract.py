@@ -1,0 +1,112 @@
+"""What every analyzer keeps to: one row per analyzer."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from gatescope.probe.analyzers import saturation
+from gatescope.probe.store import open_recording, save_recording
+
+Make = Callable[..., xr.Dataset]
+Analyzer = Callable[..., xr.Dataset]
+
+ANALYZERS: list[tuple[Analyzer, dict[str, Any]]] = [
+    (saturation, {"low": 0.2, "high": 0.7}),
+]
+
+each_analyzer = pytest.mark.parametrize(
+    ("analyzer", "parameters"), ANALYZERS, ids=[analyzer.__name__ for analyzer, _ in ANALYZERS]
+)
+
+
+@each_analyzer
+def test_the_recording_is_left_as_it_was(make_recording: Make, analyzer: Analyzer, parameters: dict[str, Any]) -> None:
+    recording = make_recording()
+    before = recording.copy(deep=True)
+    analyzer(recording, **parameters)
+    xr.testing.assert_identical(recording, before)
+
+
+@each_analyzer
+def test_the_order_of_sequences_changes_nothing(
+    make_recording: Make, analyzer: Analyzer, parameters: dict[str, Any]
+) -> None:
+    recording = make_recording()
+    result = analyzer(recording, **parameters)
+    turned = analyzer(recording.isel(sequence=[2, 0, 1]), **parameters)
+    if "sequence" in turned.coords:
+        turned = turned.sortby("sequence")
+    xr.testing.assert_allclose(turned, result, rtol=1e-12)
+
+
+@each_analyzer
+def test_permuting_units_permutes_the_result(
+    make_recording: Make, analyzer: Analyzer, parameters: dict[str, Any]
+) -> None:
+    recording = make_recording()
+    order = [3, 1, 4, 0, 2]
+    result = analyzer(recording, **parameters)
+    permuted = analyzer(recording.isel(unit=order, source=order), **parameters)
+    xr.testing.assert_allclose(permuted, result.isel(unit=order), rtol=1e-12)
+
+
+@each_analyzer
+def test_more_padding_changes_nothing(make_recording: Make, analyzer: Analyzer, parameters: dict[str, Any]) -> None:
+    recording = make_recording()
+    longer = recording.reindex(time=np.arange(17), fill_value={"call": -1, "token": "", "boundary": False})
+    assert np.isnan(longer["forget_gate"].isel(time=slice(12, None))).all()
+    xr.testing.assert_allclose(analyzer(longer, **parameters), analyzer(recording, **parameters), rtol=1e-12)
+
+
+@each_analyzer
+def test_the_result_survives_a_file(
+    make_recording: Make, analyzer: Analyzer, parameters: dict[str, Any], tmp_path: Path
+) -> None:
+    result = analyzer(make_recording(), **parameters)
+    result.to_netcdf(tmp_path / "result.nc", engine="h5netcdf")
+    with xr.open_dataset(tmp_path / "result.nc", engine="h5netcdf") as stored:
+        xr.testing.assert_equal(stored, result)
+        assert dict(stored.attrs) == result.attrs
+
+
+@each_analyzer
+def test_attributes_are_numbers_and_text_and_text_is_objects(
+    make_recording: Make, analyzer: Analyzer, parameters: dict[str, Any]
+) -> None:
+    result = analyzer(make_recording(), **parameters)
+    for owner in (result, *result.variables.values()):
+        assert {type(value) for value in owner.attrs.values()} <= {str, int, float}
+    assert "U" not in {variable.dtype.kind for variable in result.variables.values()}
+
+
+@each_analyzer
+def test_the_call_stands_in_the_attributes(
+    make_recording: Make, analyzer: Analyzer, parameters: dict[str, Any]
+) -> None:
+    recording = make_recording()
+    attrs = analyzer(recording, **parameters).attrs
+    assert {key: attrs[key] for key in parameters} == parameters
+    assert attrs["measure"] == analyzer.__name__
+    assert (attrs["module"], attrs["cell"]) == ("encoder.rnn", "LSTMCell")
+
+
+@each_analyzer
+def test_new_dimensions_carry_coordinates(make_recording: Make, analyzer: Analyzer, parameters: dict[str, Any]) -> None:
+    result = analyzer(make_recording(), **parameters)
+    assert set(result.dims) <= set(result.coords)
+
+
+@each_analyzer
+@pytest.mark.parametrize("name", ["run.zarr", "run.nc"])
+def test_a_recording_on_disk_gives_the_same_numbers_and_stays_there(
+    make_recording: Make, analyzer: Analyzer, parameters: dict[str, Any], name: str, tmp_path: Path
+) -> None:
+    recording = make_recording()
+    save_recording(recording, tmp_path / name)
+    opened = open_recording(tmp_path / name)
+    xr.testing.assert_identical(analyzer(opened, **parameters), analyzer(recording, **parameters))
+    assert not any(opened[key].variable._in_memory for key in ("forget_gate", "input_gate", "cell_state"))
+    opened.close()
