@@ -2,6 +2,7 @@
 
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -107,7 +108,7 @@ def record(
     from .probe.store import save_recording
 
     save_recording(recording, out)
-    sizes = ", ".join(f"{name} {size}" for name, size in recording["hidden_state"].sizes.items())
+    sizes = ", ".join(f"{name} {recording.sizes[name]}" for name in ("layer", "direction", "sequence", "time", "unit"))
     typer.echo(f"module   {recording.attrs['module']} ({recording.attrs['cell']})")
     typer.echo(f"shape    {sizes}")
     typer.echo(f"parity   {recording.attrs['parity']:.1e} of the largest state (at most {tolerance:g})")
@@ -133,9 +134,7 @@ def dashboard(
     """Open the dashboard in a browser."""
     for path in paths or []:
         if not path.exists():
-            raise ValueError(
-                f"PATH must be a recording; there is nothing at {path}. Write one with `gatescope record`."
-            )
+            raise ValueError(f"PATH must be a recording; there is none at {path}. Write one with `gatescope record`.")
     from .dashboards.launch import launch
 
     launch(paths or [], port=port)
@@ -205,7 +204,7 @@ def main() -> None:
         sys.exit(1)
     except Exception as error:
         if debug:
-            raise
+            traceback.print_exc()
         print(f"gatescope: {sentence(error)}", file=sys.stderr)
         sys.exit(USAGE_ERROR)
     sys.exit(code if isinstance(code, int) else 0)

@@ -55,7 +55,8 @@ def raised_by_gatescope(error: Exception) -> bool:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    return trace is not None and str(trace.tb_frame.f_globals.get("__name__", "")).startswith("gatescope.")
+    where = str(trace.tb_frame.f_globals.get("__name__", "")) if trace else ""
+    return where.startswith("gatescope.") and where != __name__
 
 
 def near(name: str, names: Sequence[str]) -> str:
@@ -104,16 +105,25 @@ def load_module(name: str) -> ModuleType:
     if sys.path[0] not in ("", here):
         sys.path.insert(0, here)
     with users_code(f"importing {name}"):
-        try:
-            return importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-                raise
-            files = sorted(path.stem for path in Path.cwd().glob("*.py"))
-            raise ValueError(
-                f"{name} must be a module that Python finds from the current folder; there is none of that name."
-                f"{near(name, files)}"
-            ) from error
+        found = is_findable(name)
+    if not found:
+        files = sorted(path.stem for path in Path.cwd().glob("*.py"))
+        raise ValueError(
+            f"{name} must be a module that Python finds from the current folder; there is none of that name."
+            f"{near(name, files)}"
+        )
+    with users_code(f"importing {name}"):
+        return importlib.import_module(name)
+
+
+def is_findable(name: str) -> bool:
+    """Whether a module of this name exists; looking for one imports the packages around it."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError as error:
+        if error.name and f"{name}.".startswith(f"{error.name}."):
+            return False
+        raise
 
 
 def load_file(path: Path) -> ModuleType:
@@ -172,9 +182,9 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
         raise ValueError(f"inputs must be an .npz file; there is no file {path}. Write one with numpy.savez.")
     reason = "it holds a single array"
     try:
-        file = np.load(path, allow_pickle=False)
-        if not isinstance(file, np.ndarray):
-            with file:
+        with path.open("rb") as stream:
+            file = np.load(stream, allow_pickle=False)
+            if not isinstance(file, np.ndarray):
                 return {name: file[name] for name in file.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         reason = "it holds Python objects, which are never unpickled" if "pickle" in str(error) else str(error)
