@@ -6,7 +6,6 @@ from typing import final
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from ..signals import Signal, Tap, no_tap
 from .abstract import AbstractCell
@@ -82,8 +81,8 @@ class GRUCell(AbstractCell):
     ) -> tuple[Float[Tensor, "*batch unit"]]:
         self.check(x, state)
         (h,) = state
-        x_r, x_z, x_n = linear(x, self.weight_ih, self.bias_ih).chunk(3, dim=-1)
-        h_r, h_z, h_n = linear(h, self.weight_hh, self.bias_hh).chunk(3, dim=-1)
+        x_r, x_z, x_n = affine(x, self.weight_ih, self.bias_ih).chunk(3, dim=-1)
+        h_r, h_z, h_n = affine(h, self.weight_hh, self.bias_hh).chunk(3, dim=-1)
         r = tap("reset_gate", tap("reset_gate_preactivation", x_r + h_r).sigmoid())
         z = tap("update_gate", tap("update_gate_preactivation", x_z + h_z).sigmoid())
         h_n = tap("candidate_recurrent", h_n)

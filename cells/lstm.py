@@ -6,10 +6,10 @@ from typing import final
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from ..signals import Signal, Tap, no_tap
 from .abstract import AbstractCell
+from .affine import affine, joint_affine
 from .scan import Remember, step
 
 
@@ -91,7 +91,7 @@ class LSTMCell(AbstractCell):
     ) -> tuple[Float[Tensor, "*batch output"], Float[Tensor, "*batch unit"]]:
         self.check(x, state)
         h, c = state
-        gates = linear(x, self.weight_ih, self.bias_ih) + linear(h, self.weight_hh, self.bias_hh)
+        gates = joint_affine(x, h, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         i, f, g, o = gates.chunk(4, dim=-1)
         i = tap("input_gate", tap("input_gate_preactivation", i).sigmoid())
         f = tap("forget_gate", tap("forget_gate_preactivation", f).sigmoid())
@@ -99,5 +99,5 @@ class LSTMCell(AbstractCell):
         o = tap("output_gate", tap("output_gate_preactivation", o).sigmoid())
         c = tap("cell_state", remember(f, i * g, c))
         h = o * c.tanh()
-        h = tap("hidden_state", h if self.weight_hr is None else linear(h, self.weight_hr))
+        h = tap("hidden_state", h if self.weight_hr is None else affine(h, self.weight_hr, None))
         return h, c

@@ -3,7 +3,7 @@
 # ruff: noqa: F722 (shapes in annotations are jaxtyping's)
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NamedTuple, Protocol, Self, cast, final
+from typing import NamedTuple, Protocol, cast, final, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -17,6 +17,7 @@ from .abstract import AbstractCell
 State = tuple[Tensor, ...]
 
 
+@runtime_checkable
 class StepTap(Protocol):
     """What `Recurrent` calls on each named value of each step; it goes on with what that returns.
 
@@ -35,7 +36,7 @@ class _Packing(NamedTuple):
     lengths: Tensor
 
     @classmethod
-    def of(cls, packed: PackedSequence) -> Self:
+    def of(cls, packed: PackedSequence) -> "_Packing":
         sizes = packed.batch_sizes
         time = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
         place = torch.arange(len(time)) - torch.repeat_interleave(sizes.cumsum(0) - sizes, sizes)
@@ -97,7 +98,7 @@ class Recurrent(nn.Module):
         bidirectional: bool = False,
         batch_first: bool = False,
         dropout: float = 0.0,
-    ) -> Self:
+    ) -> "Recurrent":
         """Equal layers on top of each other; `make_cell` makes a cell for an input width.
 
         >>> from .gru import GRUCell
@@ -141,6 +142,10 @@ class Recurrent(nn.Module):
     @property
     def proj_size(self) -> int:
         return self.first_cell.proj_size
+
+    @property
+    def bias(self) -> bool:
+        return self.first_cell.bias
 
     def flatten_parameters(self) -> None:
         """Nothing: there is no fused kernel to lay the weights out for. Models call it on torch's modules."""
@@ -288,12 +293,12 @@ def _check_layers(layers: list[list[AbstractCell]]) -> None:
     if not layers or any(len(cells) != len(layers[0]) or len(cells) not in (1, 2) for cells in layers):
         counts = [len(cells) for cells in layers]
         raise ValueError(f"Recurrent needs one cell in each layer or two in each; {counts} came.")
+    for stranger in (cell for cells in layers for cell in cells if not isinstance(cell, AbstractCell)):
+        raise TypeError(f"Recurrent is made of cells of gatescope.cells; a {type(stranger).__name__} came.")
     first = layers[0][0]
     width = first.input_size
     for index, cells in enumerate(layers):
         for cell in cells:
-            if not isinstance(cell, AbstractCell):
-                raise TypeError(f"Recurrent is made of cells of gatescope.cells; a {type(cell).__name__} came.")
             if type(cell) is not type(first) or cell.state_sizes != first.state_sizes:
                 raise ValueError(f"the cells of Recurrent must be of one class and size; {first} and {cell} came.")
             if cell.input_size != width:

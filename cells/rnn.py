@@ -6,7 +6,6 @@ from typing import Literal, final
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from ..signals import Signal, Tap, no_tap
 from .abstract import AbstractCell
@@ -82,7 +81,7 @@ class RNNCell(AbstractCell):
     ) -> tuple[Float[Tensor, "*batch unit"]]:
         self.check(x, state)
         (h,) = state
-        a = linear(x, self.weight_ih, self.bias_ih) + linear(h, self.weight_hh, self.bias_hh)
+        a = joint_affine(x, h, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         a = tap("hidden_state_preactivation", a)
         h = tap("hidden_state", a.tanh() if self.nonlinearity == "tanh" else a.relu())
         return (h,)

@@ -2,7 +2,7 @@
 
 # ruff: noqa: F722 (shapes in annotations are jaxtyping's)
 from math import isqrt
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -14,6 +14,7 @@ BLOCKED_FROM = 64
 """Steps above which blocks pay."""
 
 
+@runtime_checkable
 class Remember(Protocol):
     """How a cell carries its memory on: `step` by one step, `linear_scan` through all steps."""
 

@@ -1,7 +1,7 @@
 """The vocabulary that cells, probe, analyzers and plots share. Nothing is imported here but the standard library."""
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 VERSION = "0.1.0"
 SCHEMA = "gatescope.recording/1"
@@ -30,6 +30,7 @@ class Signal(NamedTuple):
     bounds: tuple[float, float] | None
 
 
+@runtime_checkable
 class Tap(Protocol):
     """What a cell calls on each named value; it returns the value that the cell goes on with."""
 
