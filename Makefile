@@ -40,9 +40,9 @@ check: $(WORK_STAMP)  ## style, types, import rules, doctests and the built pack
 	$(PY) .ci/check_wheel.py build/dist
 	$(PY) -m pip install --disable-pip-version-check --quiet --no-deps --target $(CHECKED) build/dist/*.whl
 	cd $(CHECKED) && $(CURDIR)/$(PY) -m mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache
-	cd $(CHECKED) && PYTHONPATH=. $(CURDIR)/$(VENV)/bin/lint-imports --config $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.import_linter_cache
+	cd $(CHECKED) && $(CURDIR)/$(VENV)/bin/lint-imports --no-logo --cache-dir $(CURDIR)/.import_linter_cache $(CURDIR)/pyproject.toml
 	cd $(CHECKED) && $(CURDIR)/$(PY) -m pytest -c $(CURDIR)/pyproject.toml --rootdir . -p no:cacheprovider \
-	  --doctest-modules --ignore gatescope/dashboards gatescope
+	  --doctest-modules --ignore gatescope/dashboards/app.py --ignore gatescope/dashboards/views gatescope
 
 bench: $(WORK_STAMP)  ## run the benchmarks; tables on the screen, numbers in build/bench/
 	@mkdir -p build/bench; shopt -s nullglob; for script in benchmarks/[a-z]*.py; do \
