@@ -1,0 +1,161 @@
+"""`gatescope demo`: record a model that somebody else trained, say what its gates do, and leave the evidence."""
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .demo_sentences import TEXTS
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from .demo_findings import Findings
+
+PACKAGE, IMPORTED = "arabic-diacritizer", "diacritize"
+
+Say = Callable[[str], None]
+
+
+def run(out: Path, *, texts: Sequence[str] = TEXTS, say: Say | None = None) -> None:
+    """Record the diacritizer on Arabic texts and write recording, pictures and findings into a folder.
+
+    Parameters
+    ----------
+    out
+        A new or empty folder, or one that an earlier run filled: its results are replaced, anything else in it stays.
+    texts
+        What the model reads; the demo's own by default.
+    say
+        Called with every line for the user; prints by default.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If the model's package is not installed.
+    ValueError
+        If `out` is something else.
+    """
+    from .demo_folder import check, results_folder
+
+    say = say or printed
+    require_model()
+    check(out)
+    with stage(say, "Loading the diacritizer (3-layer bidirectional LSTM, 256 units, trained by others)"):
+        model = load_model()
+    with stage(say, f"Recording every gate and state while it reads {len(texts)} texts, one by one"):
+        recording = record_texts(model, texts)
+    with results_folder(out) as folder:
+        with stage(say, "Counting saturated gates; ranking every unit's forget gate at every character"):
+            from .demo_findings import findings
+            from .probe.analyzers.saturation import saturation
+
+            saturated, found = saturation(recording), findings(recording)
+        with stage(say, "Writing the recording, the pictures and findings.md"):
+            from .demo_report import report
+
+            text = report(recording, saturated, found)
+            write_results(folder, recording, saturated, found, text)
+    say("\n" + text)
+    listed = ", ".join(sorted(path.name for path in out.iterdir() if not path.name.startswith(".")))
+    say(f"Written to {out}: {listed}")
+    say(f"Look at every unit yourself:\n\n    {dashboard_command(out)}\n")
+
+
+def printed(line: str) -> None:
+    print(line, flush=True)
+
+
+@contextmanager
+def stage(say: Say, what: str) -> Iterator[None]:
+    """Say what begins, and how long it took."""
+    say(what)
+    start = time.perf_counter()
+    yield
+    say(f"  {time.perf_counter() - start:.1f} s")
+
+
+def require_model() -> None:
+    if find_spec(IMPORTED) is None:
+        raise ModuleNotFoundError(
+            f"the demo needs a trained model, the package {PACKAGE}; it is not installed. "
+            "Install it with: pip install 'gatescope[examples]'."
+        )
+
+
+def load_model() -> Any:
+    from diacritize.baseline.model import BiLSTMDiacritizer  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+    return BiLSTMDiacritizer.from_pretrained()
+
+
+def record_texts(model: Any, texts: Sequence[str]) -> "xr.Dataset":
+    """Every gate and state of all layers and both directions, labelled with the character read and where words begin.
+
+    Every text is a call of its own. In a padded batch the backward direction would read the padding first and come to
+    the text with a memory already full, for this model passes no lengths to its LSTM.
+    """
+    import torch
+
+    from .probe.attach import attach
+
+    unknown = sorted({character for text in texts for character in text if character not in model.tokenizer.char_to_id})
+    if unknown:
+        raise ValueError(
+            f"texts must be written with the model's alphabet; {', '.join(map(repr, unknown))} came. "
+            "Write without digits, vowel marks and alif maqsura."
+        )
+    with attach(model) as probe, torch.no_grad():
+        for text in texts:
+            probe.annotate(character=text, boundary=word_starts(text))
+            model(torch.tensor([model.tokenizer.encode(text, add_special=False)]))
+    return probe.recording()
+
+
+def word_starts(text: str) -> list[bool]:
+    """Where a word begins.
+
+    >>> word_starts("to be")
+    [True, False, False, True, False]
+    """
+    return [character != " " and before == " " for before, character in zip(" " + text, text, strict=False)]
+
+
+def write_results(
+    folder: Path, recording: "xr.Dataset", saturated: "xr.Dataset", found: "Findings", text: str
+) -> None:
+    from . import demo_figures as figures
+    from .probe.store import save_recording
+
+    save_recording(recording, folder / "recording.zarr")
+    shown = figures.pictured(recording)
+    pictures = {
+        "saturation": figures.figure_saturation(saturated),
+        "gates": figures.figure_gates(recording, found.there, shown),
+        "traces": figures.figure_traces(recording, found.there[0], shown),
+        "characters": figures.figure_characters(found.auc),
+    }
+    for name, figure in pictures.items():
+        figure.savefig(folder / f"{name}.png", dpi=110)
+    (folder / "findings.md").write_text(f"# What the gates of the diacritizer do\n\n{text}", encoding="utf-8")
+
+
+def dashboard_command(out: Path) -> str:
+    """What to type, from where the user stands, with the installation that is running."""
+    script = Path(sys.executable).parent / "gatescope"
+    command = [near(script)] if script.exists() else [near(Path(sys.executable)), "-m", "gatescope"]
+    return shlex.join([*command, "dashboard", str(out)])
+
+
+def near(path: Path) -> str:
+    """The path as seen from the current folder where that is shorter."""
+    try:
+        relative = os.path.relpath(path)
+    except ValueError:  # another drive
+        return str(path)
+    return relative if not relative.startswith(os.pardir) else str(path)
