@@ -239,7 +239,7 @@ def check_padding(recording: xr.Dataset, values: bool | None) -> None:
     for name in (k for k in stepwise_names(recording) if recording[k].dims[2:4] == LABEL_DIMS):
         variable = recording[name].variable
         loaded = getattr(variable, "_in_memory", True)
-        if variable.dtype.kind == "f" and (values or loaded) and not is_padding(variable.values[:, :, padding]):
+        if variable.dtype.kind == "f" and (values or loaded) and not is_padding(variable[...].values[:, :, padding]):
             raise SchemaError(f"Variable {name!r} must be NaN where time >= length; numbers came.")
 
 

@@ -7,18 +7,18 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from .schema import LABEL_DIMS, SchemaError, label_names, padding_value, validate
+from .schema import LABEL_DIMS, SchemaError, label_names, padding_value, plain, validate
 
 SAME_ATTRS = ("cell", "retention")
 SAME_INDEXES = ("layer", "direction", "unit", "projection", "gate", "source", "block")
-JOINED_TEXTS = ("nonfinite", "labels_left_out")
 
 
 def concat(recordings: Sequence[xr.Dataset]) -> xr.Dataset:
     """Join recordings along `sequence`; shorter ones get padding at the end of `time`.
 
     Sequences are numbered anew, in the order given; `stream` stays what it was in each recording. `call` goes on
-    counting: calls of different recordings never share a number. A label that one recording lacks is padding there.
+    counting: calls of different recordings never share a number. A label that one recording lacks is padding there, and
+    attribute `labels_left_out` says so.
     `parity`, `tolerance` and `training` are the largest, `created` and every other attribute the first recording's.
     Weights are the first recording's; where others differ, attribute `weights_changed` says so.
 
@@ -44,6 +44,7 @@ def concat(recordings: Sequence[xr.Dataset]) -> xr.Dataset:
         raise ValueError("There must be at least one recording to join; none came.")
     for number, part in enumerate(parts):
         _check(number, part, parts[0])
+    _check_labels(parts)
     steps = max(part.sizes["time"] for part in parts)
     sequences = sum(part.sizes["sequence"] for part in parts)
     fixed = {"sequence": np.arange(sequences), "time": np.arange(steps)}
@@ -70,9 +71,6 @@ def _check(number: int, part: xr.Dataset, first: xr.Dataset) -> None:
     found = {key: (first.attrs[key], part.attrs[key]) for key in SAME_ATTRS}
     found |= {f"{name} coordinates": (_listed(first, name), _listed(part, name)) for name in SAME_INDEXES}
     found["signals and other variables"] = (sorted(map(str, first.data_vars)), sorted(map(str, part.data_vars)))
-    found |= {
-        f"kind of label {name!r}": _kinds(name, first, part) for name in label_names(part) if name in first.coords
-    }
     for what, (expected, came) in found.items():
         if expected != came:
             raise ValueError(
@@ -85,8 +83,16 @@ def _listed(part: xr.Dataset, name: str) -> list[Any] | None:
     return part[name].values.tolist() if name in part.coords else None
 
 
-def _kinds(name: str, first: xr.Dataset, part: xr.Dataset) -> tuple[str, str]:
-    return str(first[name].dtype), str(part[name].dtype)
+def _check_labels(parts: list[xr.Dataset]) -> None:
+    kinds: dict[str, tuple[int, np.dtype[Any]]] = {}
+    for number, part in enumerate(parts):
+        for name in label_names(part):
+            first, kind = kinds.setdefault(name, (number, part[name].dtype))
+            if part[name].dtype != kind:
+                raise ValueError(
+                    f"Label {name!r} must be of one kind in all recordings to join; it is {kind} in recording {first} "
+                    f"and {part[name].dtype} in recording {number}. Rename one, or bring them to one kind."
+                )
 
 
 def _short(value: Any) -> str:
@@ -119,7 +125,7 @@ def _join(arrays: list[xr.DataArray | None], parts: list[xr.Dataset], steps: int
         stop = start + part.sizes["sequence"]
         if array is not None:
             place = {"sequence": slice(start, stop), "time": slice(part.sizes["time"])}
-            joined[tuple(place.get(str(dim), slice(None)) for dim in template.dims)] = array.values
+            joined[tuple(place.get(str(dim), slice(None)) for dim in template.dims)] = array.variable[...].values
         start = stop
     return xr.Variable(template.dims, joined, template.attrs)
 
@@ -128,14 +134,20 @@ def _attrs(parts: list[xr.Dataset]) -> dict[str, Any]:
     attrs = dict(parts[0].attrs)
     for key in ("parity", "tolerance", "training", "dropout"):
         values = [part.attrs[key] for part in parts if key in part.attrs]
-        attrs |= {key: max(values)} if values else {}
+        attrs |= {key: plain(np.max(values))} if values else {}
     modules = dict.fromkeys(part.attrs["module"] for part in parts)
     attrs["module"] = " + ".join(modules)
-    for key in JOINED_TEXTS:
-        texts = dict.fromkeys(part.attrs[key] for part in parts if key in part.attrs)
+    for key, added in (("nonfinite", []), ("labels_left_out", _labels_lacking(parts))):
+        texts = dict.fromkeys([*(part.attrs[key] for part in parts if key in part.attrs), *added])
         attrs |= {key: "; ".join(texts)} if texts else {}
     changed = _weights_changed(parts)
     return {**attrs, "weights_changed": changed} if changed else attrs
+
+
+def _labels_lacking(parts: list[xr.Dataset]) -> list[str]:
+    names = dict.fromkeys(name for part in parts for name in label_names(part))
+    lacking = {name: [str(k) for k, part in enumerate(parts) if name not in part.coords] for name in names}
+    return [f"{name!r} in joined recording {', '.join(numbers)}" for name, numbers in lacking.items() if numbers]
 
 
 def _weights_changed(parts: list[xr.Dataset]) -> str:
@@ -144,7 +156,7 @@ def _weights_changed(parts: list[xr.Dataset]) -> str:
     for name, weight in parts[0].data_vars.items():
         if "sequence" in weight.dims:
             continue
-        numbers = [str(k) for k, part in enumerate(parts) if not np.array_equal(part[name].values, weight.values)]
+        numbers = [str(k) for k, part in enumerate(parts) if not _equal(part[name], weight)]
         if numbers:
             said.append(f"{name} of joined recording {', '.join(numbers)} differs; recording 0's is kept")
     said += [
@@ -153,3 +165,7 @@ def _weights_changed(parts: list[xr.Dataset]) -> str:
         if "weights_changed" in p.attrs
     ]
     return "; ".join(said)
+
+
+def _equal(weight: xr.DataArray, other: xr.DataArray) -> bool:
+    return np.array_equal(weight.values, other.values, equal_nan=True)

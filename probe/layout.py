@@ -72,12 +72,20 @@ def as_label(values: Any) -> NDArray[Any]:
         return array
     if array.dtype.kind in "iuf":
         return array.astype(np.float64)
-    if is_text(array):
+    if is_text(array) and _is_unicode(array):
         return array.astype(object)
     raise SchemaError(
-        f"A label must hold text, booleans or numbers, all of one kind; values of type {array.dtype} came. "
-        "Turn every value into text or into a number."
+        f"A label must hold Unicode text, booleans or numbers, all of one kind; values of type {array.dtype} came. "
+        "Turn every value into text or into a number, and replace lone surrogates in text."
     )
+
+
+def _is_unicode(texts: NDArray[Any]) -> bool:
+    try:
+        "".join(texts.ravel().tolist()).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def plain(value: Any) -> Any:

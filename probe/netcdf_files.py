@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from .pieces import pieces
+from .pieces import demand, pieces
 from .text import unescape_all
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -51,9 +51,10 @@ def read(path: Path, group: str) -> xr.Dataset:
     """Open one group: numbers stay on disk until they are used, text is read at once."""
     import h5netcdf
 
-    with h5netcdf.File(path, "r") as file:
+    with h5netcdf.File(path, "r", decode_vlen_strings=True) as file:
         node = file[group] if group else file
-        arrays = {name: array for name, array in node.variables.items() if array.dtype == str}
+        demand(node.attrs, node.variables.__contains__)
+        arrays = {name: array for name, array in node.variables.items() if array.dtype.kind == "O"}
         texts = {name: xr.Variable(a.dimensions, unescape_all(a[...]), dict(a.attrs)) for name, a in arrays.items()}
     dataset = xr.open_dataset(
         path,

@@ -1,6 +1,7 @@
 """How a variable is cut into the pieces in which it is written, for both formats on disk."""
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from math import ceil, prod
 from typing import Any
@@ -9,7 +10,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from .text import escape_all
+from .layout import SchemaError
+from .text import escape_all, unescape
 
 CHUNK_BYTES = 8 * 2**20
 TEXT_BYTES = 32  # what one text is taken to weigh
@@ -47,6 +49,18 @@ def pieces(name: str, variable: xr.Variable, dtype: np.dtype[Any]) -> Iterator[t
         place = tuple(slice(start, start + chunk) for start, chunk in zip(corner, chunks, strict=True))
         values = variable[place].values
         yield place, escape_all(values) if values.dtype == object else _cast(name, values, dtype)
+
+
+def contents(attrs: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The names of what was stored, in their order: `coordinates` and `variables`; empty for foreign files."""
+    return {"coordinates": [], "variables": [], **json.loads(unescape(str(attrs.get("contents", "{}"))))}
+
+
+def demand(attrs: Mapping[str, Any], present: Callable[[str], bool]) -> None:
+    """Refuse a group in which something that was stored is not present."""
+    missing = [name for names in contents(attrs).values() for name in names if not present(name)]
+    if missing:
+        raise SchemaError(f"Everything that was stored must be there; {missing[0]!r} is missing. Copy it again.")
 
 
 def _cast(name: str, values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -16,6 +16,7 @@ import xarray as xr
 
 from ..signals import SCHEMA
 from . import netcdf_files, zarr_files
+from .pieces import contents
 from .schema import DISK_ATTRS, FIXED_DIMS, FLOATS, RESERVED, SchemaError, is_signal, normalise, plain, validate
 from .text import escape, unescape
 
@@ -104,8 +105,10 @@ def open_recording(path: str | os.PathLike[str]) -> xr.Dataset | xr.DataTree:
         _check_complete(source, files, root)
         modules = json.loads(unescape(root.get("modules", "[]")))
         opened = {group: _from_disk(files.read(source, group)) for group in modules or [""]}
-    except (SchemaError, PermissionError):
+    except PermissionError:
         raise
+    except SchemaError as error:
+        raise _named(source, error) from None
     except Exception as error:
         raise _not_ours(source, f"it cannot be read ({_first_line(error)})") from error
     result: xr.Dataset | xr.DataTree = _tree(opened) if modules else opened[""]
@@ -113,7 +116,7 @@ def open_recording(path: str | os.PathLike[str]) -> xr.Dataset | xr.DataTree:
         return validate(result)
     except SchemaError as error:
         result.close()
-        raise SchemaError(f"{source} does not hold a recording. {error}") from None
+        raise _named(source, error) from None
 
 
 def _format_for(target: Path) -> ModuleType:
@@ -139,6 +142,10 @@ def _format_of(source: Path) -> ModuleType:
         if file.read(len(netcdf_files.SIGNATURE)) != netcdf_files.SIGNATURE:
             raise _not_ours(source, "it is neither a zarr folder nor a netCDF-4 file")
     return netcdf_files
+
+
+def _named(source: Path, error: SchemaError) -> SchemaError:
+    return error if str(source) in str(error) else SchemaError(f"{str(source)!r} is not a recording. {error}")
 
 
 def _not_ours(source: Path, why: str) -> SchemaError:
@@ -178,9 +185,9 @@ def _dtypes(dataset: xr.Dataset, dtype: str | None) -> dict[str, np.dtype[Any]]:
 def _for_disk(dataset: xr.Dataset) -> xr.Dataset:
     """The same Dataset with attributes escaped and the order of its variables written down beside them."""
     result = dataset.copy(deep=False)
-    contents = {"coordinates": [*map(str, dataset.coords)], "variables": [*map(str, dataset.data_vars)]}
-    marks = " ".join(name for name in contents["coordinates"] if name not in dataset.dims and " " not in name)
-    result.attrs = {**_escaped(dataset.attrs), "contents": escape(json.dumps(contents)), "coordinates": marks}
+    listed = {"coordinates": [*map(str, dataset.coords)], "variables": [*map(str, dataset.data_vars)]}
+    marks = " ".join(name for name in listed["coordinates"] if name not in dataset.dims and " " not in name)
+    result.attrs = {**_escaped(dataset.attrs), "contents": escape(json.dumps(listed)), "coordinates": marks}
     for variable in result.variables.values():
         variable.attrs = _escaped(variable.attrs)
     return result
@@ -188,15 +195,11 @@ def _for_disk(dataset: xr.Dataset) -> xr.Dataset:
 
 def _from_disk(stored: xr.Dataset) -> xr.Dataset:
     """Undo `_for_disk`, and load what is small: everything but the data variables."""
-    variables = stored.variables
-    contents = json.loads(unescape(stored.attrs.get("contents", "{}")))
-    listed = [*contents.get("coordinates", []), *contents.get("variables", [])]
-    missing = [name for name in listed if name not in variables]
-    if missing:
-        raise SchemaError(f"Everything that was stored must be there; variable {missing[0]!r} is missing.")
+    variables, stated = stored.variables, contents(stored.attrs)
+    listed = [*stated["coordinates"], *stated["variables"]]
     added = [name for name in variables if name not in listed]
     extra = [name for name in added if name in stored.coords or name in RESERVED - FIXED_DIMS.keys()]
-    names = {*contents.get("coordinates", []), *extra}
+    names = {*stated["coordinates"], *extra}
     ordered = [*listed, *sorted(added, key=str)]
     result = xr.Dataset(
         {name: variables[name] for name in ordered if name not in names},

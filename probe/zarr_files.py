@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from .pieces import chunks_of, pieces
+from .pieces import chunks_of, demand, pieces
 from .text import unescape_all
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def read(path: Path, group: str) -> xr.Dataset:
     import zarr
 
     node = zarr.open_group(path, mode="r", path=group, zarr_format=3)
+    demand(node.attrs, lambda name: (path / group / name / "zarr.json").is_file())
     texts = {name: array for name, array in node.arrays() if array.dtype.kind in "TUO"}
     dataset = xr.open_zarr(
         path,
