@@ -1,0 +1,120 @@
+"""The recordings that the reader may open: those in the folders given on the command line, and nothing else.
+
+What the address of the page asks for is only ever compared with names found here; it is never used as a path.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import streamlit as st
+import xarray as xr
+
+from ..probe.analyzers.saturation import saturation
+from ..probe.store import open_recording
+
+SUFFIXES = (".zarr", ".nc")
+DEPTH = 4  # folders below a given one that are searched
+
+
+class Entry(NamedTuple):
+    """A place that looks like a recording: the name to show, where it is, and why it may not be opened."""
+
+    name: str
+    path: Path
+    problem: str = ""
+
+
+class Opened(NamedTuple):
+    """Recordings by module, or the sentence that says why there are none; `tree`: they are nodes of a DataTree."""
+
+    modules: dict[str, xr.Dataset]
+    tree: bool = False
+    problem: str = ""
+
+
+def find(folders: Sequence[str | Path]) -> list[Entry]:
+    """Every `.zarr` folder and `.nc` file in some folders (or given itself), sorted by name."""
+    found: dict[Path, Entry] = {}
+    for folder in map(Path, folders):
+        for path in _candidates(folder):
+            shown = path.name if path == folder else path.relative_to(folder).as_posix()
+            name = shown if path == folder or len(folders) == 1 else f"{folder.resolve().name}/{shown}"
+            found.setdefault(path.absolute(), Entry(name, path.absolute(), _refusal(path, folder)))
+    names = [entry.name for entry in found.values()]
+    entries = [
+        entry if names.count(entry.name) == 1 else entry._replace(name=str(entry.path)) for entry in found.values()
+    ]
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def _candidates(folder: Path) -> Iterator[Path]:
+    if folder.suffix in SUFFIXES:
+        yield folder
+        return
+    for here, folders, files in os.walk(folder, followlinks=False):
+        deep = len(Path(here).relative_to(folder).parts)
+        stores = [name for name in folders if name.endswith(".zarr") and not name.startswith(".")]
+        yield from (Path(here, name) for name in stores)
+        yield from (Path(here, name) for name in files if name.endswith(SUFFIXES) and not name.startswith("."))
+        folders[:] = [n for n in folders if n not in stores and not n.startswith(".")] if deep < DEPTH else []
+
+
+def _refusal(path: Path, folder: Path) -> str:
+    """Why a place must not be followed: it is a link to outside of the folder that was given."""
+    if path == folder or not path.is_symlink() or path.resolve().is_relative_to(folder.resolve()):
+        return ""
+    return f"A recording must lie in the folder given; {path} is a link that leaves it. Give the link's target instead."
+
+
+def _link_out(path: Path) -> str:
+    """The same for what lies inside a recording."""
+    inside = path.resolve()
+    for here, folders, files in os.walk(inside, followlinks=False):
+        for place in (Path(here, name) for name in (*folders, *files)):
+            if place.is_symlink() and not place.resolve().is_relative_to(inside):
+                return (
+                    f"A recording must be whole in itself; {place} is a link that leaves it. Copy it with its contents."
+                )
+    return ""
+
+
+def stamp(path: Path) -> str:
+    """What changes when something else is saved under the same path."""
+    parts = [path, path / "zarr.json"]
+    return " ".join(f"{p.stat().st_mtime_ns}-{p.stat().st_ino}" for p in parts if p.exists())
+
+
+def recordings(entry: Entry) -> Opened:
+    """Open a recording, lazily, once for all sessions for as long as it does not change on disk."""
+    if entry.problem:
+        return Opened({}, problem=entry.problem)
+    return _opened(str(entry.path), stamp(entry.path))
+
+
+@st.cache_resource(max_entries=32, show_spinner=False)
+def _opened(path: str, changed: str) -> Opened:
+    if problem := _link_out(Path(path)):
+        return Opened({}, problem=problem)
+    try:
+        recording = open_recording(path)
+    except (ValueError, OSError) as error:
+        return Opened({}, problem=str(error))
+    if isinstance(recording, xr.DataTree):
+        return Opened({str(name): node.to_dataset() for name, node in recording.children.items()}, tree=True)
+    return Opened({str(recording.attrs["module"]): recording})
+
+
+def saturation_of(entry: Entry, module: str, layer: int, direction: str) -> xr.Dataset | str:
+    """`saturation` of one layer and direction over all sequences, or the sentence that says why there is none."""
+    return _saturation(str(entry.path), stamp(entry.path), module, layer, direction)
+
+
+@st.cache_resource(max_entries=64, show_spinner="Reading every sequence once ...")
+def _saturation(path: str, changed: str, module: str, layer: int, direction: str) -> xr.Dataset | str:
+    recording = _opened(path, changed).modules[module]
+    try:
+        return saturation(recording.sel(layer=[layer], direction=[direction])).sel(layer=layer, direction=direction)
+    except ValueError as error:
+        return str(error)

@@ -1,0 +1,365 @@
+"""Plotly figures of a recording: labelled data in, `go.Figure` out. Nothing here knows Streamlit, files or models.
+
+A *run* is what one module computed on one sequence, `recording.sel(layer=..., direction=..., sequence=...)`, cut to the
+steps on view: its signals have the dimensions (time, unit) or (time, projection).
+"""
+
+import html
+import unicodedata
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import xarray as xr
+from numpy.typing import NDArray
+
+MOST_CELLS = 300_000
+MOST_POINTS = 4_000
+MOST_LABEL = 18  # characters of a label along the axis
+MOST_TICKS = 80
+ROBUST = 99.0  # percentile of |value| that the colours of an unbounded signal reach, as in `plot_signal`
+STATISTICS = ("mean", "min", "max")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito; readable on dark too
+SYMBOLS = ("circle", "triangle-up", "square", "diamond", "triangle-down", "cross")
+DASHES = ("solid", "dash", "dot", "dashdot")
+HEATMAP_HEIGHT, TRACE_HEIGHT, GAP = 420, 130, 48
+TOP, BOTTOM = 62, 46
+
+
+def literal(text: object) -> str:
+    """Text that plotly shows as it is: its small subset of HTML is made harmless.
+
+    >>> literal("<b>")
+    '&lt;b&gt;'
+    """
+    return html.escape(str(text), quote=False)
+
+
+def visible(label: object) -> str:
+    """A label that can be seen and told apart on an axis: spaces, line ends, lone diacritics, numbers.
+
+    >>> visible(" "), visible("a line\\n"), visible(""), visible(0.25), visible(True)
+    ('␣', 'a line↵', '∅', '0.25', 'yes')
+    """
+    if isinstance(label, bool | np.bool_):
+        return "yes" if label else "no"
+    if isinstance(label, float | np.floating):
+        return f"{label:.4g}"
+    text = "".join({"\n": "↵", "\t": "⇥"}.get(sign, sign if sign.isprintable() else "�") for sign in str(label))
+    if not text.strip():
+        return "␣" * len(text) or "∅"
+    if unicodedata.combining(text[0]):
+        text = "◌" + text
+    return text if len(text) <= MOST_LABEL else text[: MOST_LABEL - 1] + "…"
+
+
+def long_name(signal: xr.DataArray) -> str:
+    """The signal's name in words."""
+    return str(signal.attrs.get("long_name", "")) or str(signal.name).replace("_", " ")
+
+
+def unit_dim(signal: xr.DataArray) -> Hashable:
+    """`unit`, or `projection` where the hidden state is projected."""
+    return signal.dims[-1]
+
+
+def colour_limits(signal: xr.DataArray) -> tuple[float, float]:
+    """The ends of the colour scale: the signal's bounds, or the 99th percentile of |value| either side of 0.
+
+    >>> colour_limits(xr.DataArray([2.0, -2.0, np.nan], dims="time"))
+    (-2.0, 2.0)
+    """
+    if "lower" in signal.attrs and "upper" in signal.attrs:
+        lower, upper = float(signal.attrs["lower"]), float(signal.attrs["upper"])
+        return (lower, upper) if lower >= 0 else (-max(-lower, upper), max(-lower, upper))
+    values = np.abs(np.asarray(signal.values, dtype=np.float64))
+    values = values[np.isfinite(values)]
+    limit = float(np.percentile(values, ROBUST)) if values.size else 0.0
+    return (-limit, limit) if limit else (-1.0, 1.0)
+
+
+def colour_scale(limits: tuple[float, float]) -> str:
+    """Viridis for what cannot be negative, blue to red around 0 for the rest; both safe for colour-blind readers."""
+    return "RdBu_r" if limits[0] < 0 else "Viridis"
+
+
+def binned(values: NDArray[Any], size: int, statistic: str) -> NDArray[np.float32]:
+    """Every `size` steps of (time, unit) as one: mean, min or max of the finite values, NaN where there is none.
+
+    >>> binned(np.array([[1.0], [3.0], [np.nan]]), 2, "mean").ravel()
+    array([ 2., nan], dtype=float32)
+    """
+    finite = np.isfinite(values)
+    edges = np.arange(0, len(values), size)
+    count = np.add.reduceat(finite.astype(np.int64), edges, axis=0)
+    empty = {"mean": 0.0, "min": np.inf, "max": -np.inf}[statistic]
+    reduce = {"mean": np.add, "min": np.minimum, "max": np.maximum}[statistic]
+    result = reduce.reduceat(np.where(finite, values, empty).astype(np.float64), edges, axis=0)
+    if statistic == "mean":
+        result = result / np.maximum(count, 1)
+    return np.where(count > 0, result, np.nan).astype(np.float32)
+
+
+def bin_size(steps: int, units: int, most_cells: int = MOST_CELLS) -> int:
+    """How many steps share a column of the heatmap, so that no more than `most_cells` cells go to the browser.
+
+    >>> bin_size(60, 256), bin_size(20_000, 64)
+    (1, 5)
+    """
+    columns = max(1, most_cells // max(1, units))
+    return -(-steps // columns) if steps else 1
+
+
+def thinned(values: NDArray[Any], most_points: int = MOST_POINTS) -> NDArray[np.int64]:
+    """Steps to draw of a long trace: the lowest and the highest of every bin, so that no spike is lost.
+
+    >>> thinned(np.array([0.0, 9.0, 1.0, 0.0, -5.0, 0.0, 0.0, 0.0]), 4).tolist()
+    [0, 1, 4, 5]
+    """
+    steps = len(values)
+    if steps <= most_points:
+        return np.arange(steps)
+    size = -(-2 * steps // most_points)
+    full = steps // size
+    blocks = np.nan_to_num(values[: full * size].reshape(full, size))
+    start = np.arange(full) * size
+    kept = np.concatenate([start + blocks.argmin(axis=1), start + blocks.argmax(axis=1), np.arange(full * size, steps)])
+    return np.unique(kept)
+
+
+def run_figure(
+    run: xr.Dataset,
+    signal: str,
+    *,
+    labels: str | None = None,
+    units: Sequence[int] = (),
+    panels: Sequence[str] = (),
+    limits: tuple[float, float] | None = None,
+    statistic: str = "mean",
+    most_cells: int = MOST_CELLS,
+) -> go.Figure:
+    """A signal as a heatmap of time by unit, and below it the traces of some units on the same time axis.
+
+    Parameters
+    ----------
+    run
+        Signals over (time, unit) or (time, projection), without padding.
+    signal
+        The variable of the heatmap.
+    labels
+        A coordinate over time: shown along the top where it fits and under the pointer.
+    units
+        Values of the unit coordinate to draw as traces.
+    panels
+        Signals drawn as traces, a panel each, from top to bottom.
+    limits
+        Ends of the colour scale; by default those of the steps on view.
+    statistic
+        `mean`, `min` or `max`: what a column shows where it stands for several steps.
+    """
+    data = run[signal]
+    panels = [name for name in panels if units]
+    size = bin_size(*data.shape, most_cells)
+    figure = go.Figure(_heatmap(data, limits or colour_limits(data), size, statistic, bool(labels)))
+    for row, name in enumerate(panels, start=2):
+        figure.add_traces(_traces(run[name], units, row, bool(labels) and size == 1))
+    _panels(figure, run, [signal, *panels])
+    _time_axes(figure, run, labels if size == 1 else None)
+    _boundaries(figure, run)
+    return figure
+
+
+def _when(labelled: bool) -> str:
+    """The first line under the pointer; a labelled axis writes the label for `%{x}` and the number for `%{x:d}`."""
+    return "<b>%{x}</b><br>time %{x:d}" if labelled else "time %{x:d}"
+
+
+def _heatmap(data: xr.DataArray, limits: tuple[float, float], size: int, statistic: str, labelled: bool) -> go.Heatmap:
+    values = np.asarray(data.values, dtype=np.float32)
+    cells = binned(values, size, statistic) if size > 1 else np.where(np.isfinite(values), values, np.nan)
+    what = literal(long_name(data)) if size == 1 else f"{statistic} {literal(long_name(data))}"
+    when = _when(labelled) if size == 1 else f"{size} steps around time %{{x:d}}"
+    dim = unit_dim(data)
+    return go.Heatmap(
+        x=np.asarray(data["time"].values)[::size] + (size - 1) / 2,
+        y=np.asarray(data[dim].values),
+        z=cells.T,
+        zmin=limits[0],
+        zmax=limits[1],
+        colorscale=colour_scale(limits),
+        colorbar={"thickness": 10, "outlinewidth": 0, "tickfont": {"size": 11}, "ypad": 0},
+        hovertemplate=f"{when} · {dim} %{{y:d}}<br>{what} <b>%{{z:.4f}}</b><extra></extra>",
+        hoverongaps=False,
+    )
+
+
+def _traces(data: xr.DataArray, units: Sequence[int], row: int, labelled: bool) -> list[go.Scatter]:
+    dim, time = unit_dim(data), np.asarray(data["time"].values)
+    what = f"{literal(long_name(data))} <b>%{{y:.4f}}</b><extra></extra>"
+    lines = []
+    for place, unit in enumerate(units):
+        values = np.asarray(data.sel({dim: unit}).values, dtype=np.float32)
+        kept = thinned(values)
+        lines.append(
+            go.Scatter(
+                x=time[kept],
+                y=values[kept],
+                yaxis=f"y{row}",
+                mode="lines+markers" if len(kept) < 3 else "lines",
+                line={
+                    "color": COLOURS[place % len(COLOURS)],
+                    "dash": DASHES[place // len(COLOURS) % len(DASHES)],
+                    "width": 1.6,
+                },
+                name=f"{dim} {unit}",
+                legendgroup=str(unit),
+                showlegend=row == 2,
+                hovertemplate=f"{_when(labelled)} · {dim} {unit}<br>{what}",
+            )
+        )
+    return lines
+
+
+def _panels(figure: go.Figure, run: xr.Dataset, names: Sequence[str]) -> None:
+    """Stack the heatmap and the panels of traces, each at its height in pixels."""
+    heights = [HEATMAP_HEIGHT, *[TRACE_HEIGHT] * (len(names) - 1)]
+    inner = sum(heights) + GAP * (len(heights) - 1)
+    top = float(inner)
+    for row, (name, height) in enumerate(zip(names, heights, strict=True), start=1):
+        data = run[name]
+        axis: dict[str, Any] = {
+            "domain": [max(0.0, (top - height) / inner), top / inner],
+            "title": {"text": literal(str(unit_dim(data)) if row == 1 else long_name(data)), "standoff": 6},
+            "anchor": "x",
+            "zeroline": row > 1,
+        }
+        if row == 1:
+            units = np.asarray(data[unit_dim(data)].values)
+            axis |= {"range": [float(units.max()) + 0.5, float(units.min()) - 0.5], "showgrid": False}
+        elif "lower" in data.attrs and "upper" in data.attrs:
+            margin = 0.04 * (float(data.attrs["upper"]) - float(data.attrs["lower"]))
+            axis |= {"range": [float(data.attrs["lower"]) - margin, float(data.attrs["upper"]) + margin]}
+        figure.update_layout({"yaxis" if row == 1 else f"yaxis{row}": axis})
+        if row == 1:
+            figure.update_traces(
+                {"colorbar": {"len": height, "lenmode": "pixels", "y": 1, "yanchor": "top"}}, {"type": "heatmap"}
+            )
+        top -= height + GAP
+    figure.update_layout(
+        height=inner + TOP + BOTTOM,
+        margin={"t": TOP, "b": BOTTOM, "l": 56, "r": 8},
+        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1 - (HEATMAP_HEIGHT + 6) / inner, "yanchor": "top"},
+        hovermode="closest",
+        dragmode="zoom",
+    )
+
+
+def _time_axes(figure: go.Figure, run: xr.Dataset, labels: str | None) -> None:
+    """Labels along the top of the heatmap, numbers of steps along the bottom; both zoom as one.
+
+    The axis at the top is the one of every trace, and `labelalias` renames its ticks: the label under the pointer
+    costs nothing per cell, and ticks that were left out appear on zooming in.
+    """
+    time = np.asarray(run["time"].values)
+    ends = [float(time.min()) - 0.5, float(time.max()) + 0.5]
+    common = {"range": ends, "exponentformat": "none", "separatethousands": False, "showgrid": False, "zeroline": False}
+    named: dict[str, Any] = {"showticklabels": False, "ticks": ""}
+    if labels:
+        texts = [visible(label) for label in run[labels].values]
+        named = {
+            "labelalias": _aliases(time, texts),
+            "tickangle": 0 if max(map(len, texts)) <= 3 else -90,
+            "nticks": MOST_TICKS,
+            "ticks": "",
+            "tickfont": {"size": 13},
+        }
+    lowest = sum(1 for name in figure.layout if str(name).startswith("yaxis"))
+    figure.add_trace(  # an axis without a trace is not drawn
+        go.Scatter(x=ends, y=[None, None], xaxis="x2", yaxis="y", hoverinfo="skip", showlegend=False, name="time")
+    )
+    bottom = {
+        "anchor": "y" if lowest == 1 else f"y{lowest}",
+        "title": {"text": "time (step)", "standoff": 4},
+        "nticks": 12,
+    }
+    figure.update_layout(
+        xaxis={"side": "top", "anchor": "y", **common, **named},
+        xaxis2={"side": "bottom", "matches": "x", "overlaying": "x", **bottom, **common},
+    )
+
+
+def _aliases(time: NDArray[Any], texts: Sequence[str]) -> dict[str, str]:
+    """What the axis writes at a step; nothing at the ticks that plotly sets between two steps on zooming in."""
+    names = {str(step): literal(text) for step, text in zip(time.tolist(), texts, strict=True)}
+    if len(names) <= MOST_POINTS:
+        names |= {f"{step - 1}.{tenth}": " " for step in time.tolist() for tenth in range(1, 10)}
+    return names
+
+
+def _boundaries(figure: go.Figure, run: xr.Dataset) -> None:
+    """A line through every panel before each first step of a segment: one path, whatever their number."""
+    if "boundary" not in run.coords:
+        return
+    first = np.asarray(run["time"].values)[np.asarray(run["boundary"].values).astype(bool)]
+    panels = [figure.layout[name]["domain"] for name in figure.layout if str(name).startswith("yaxis")]
+    path = " ".join(f"M {step - 0.5},{low:.4f} V {high:.4f}" for low, high in panels for step in first.tolist())
+    if not path:
+        return
+    for width, colour, dash in ((2.0, "rgba(255,255,255,0.6)", "solid"), (1.0, "rgba(30,30,30,0.9)", "dot")):
+        line = {"width": width, "color": colour, "dash": dash}
+        figure.add_shape(type="path", path=path, xref="x", yref="paper", name="boundary", line=line)
+
+
+def saturation_figure(result: xr.Dataset, gates: Sequence[str], chosen: Sequence[int] = ()) -> go.Figure:
+    """Shares of left- and right-saturated steps, a point per unit, one colour and symbol per gate.
+
+    Parameters
+    ----------
+    result
+        What `saturation` returned, at one layer and direction: left and right over (signal, unit).
+    gates
+        Signals to show.
+    chosen
+        Units drawn with a ring.
+    """
+    figure = go.Figure(go.Scatter(x=[0, 1], y=[1, 0], mode="lines", line={"color": "#999999", "width": 1}))
+    figure.update_traces(showlegend=False, hoverinfo="skip", name="x + y = 1")
+    units = np.asarray(result["unit"].values)
+    ring = np.isin(units, list(chosen))
+    for place, gate in enumerate(gates):
+        part = result.sel(signal=gate)
+        figure.add_trace(
+            go.Scatter(
+                x=np.asarray(part["left"].values),
+                y=np.asarray(part["right"].values),
+                mode="markers",
+                marker={
+                    "size": np.where(ring, 11, 7),
+                    "symbol": SYMBOLS[place % len(SYMBOLS)],
+                    "color": COLOURS[place % len(COLOURS)],
+                    "opacity": np.where(ring, 1.0, 0.65),
+                    "line": {"width": np.where(ring, 2, 0), "color": "#808080"},
+                },
+                name=literal(gate.replace("_", " ")),
+                customdata=np.stack([units.astype(object), part["verdict"].values], axis=1),
+                hovertemplate=(
+                    f"unit %{{customdata[0]}} · {literal(gate.replace('_', ' '))}<br>left %{{x:.3f}} · right %{{y:.3f}}"
+                    "<br><b>%{customdata[1]}</b><extra></extra>"
+                ),
+            )
+        )
+    low, high = (float(result.attrs.get(end, share)) for end, share in (("low", 0.1), ("high", 0.9)))
+    figure.update_layout(
+        height=430,
+        margin={"t": 34, "b": 50, "l": 56, "r": 8},
+        xaxis={
+            "range": [-0.03, 1.03],
+            "title": {"text": f"left: share of steps below {low:g} of the range", "standoff": 6},
+        },
+        yaxis={"range": [-0.03, 1.03], "title": {"text": f"right: share above {high:g}", "standoff": 6}},
+        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom"},
+        hovermode="closest",
+        dragmode="zoom",
+    )
+    return figure

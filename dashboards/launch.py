@@ -1,0 +1,88 @@
+"""Start the dashboard as a program of its own, on this machine only."""
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+
+APP = Path(__file__).with_name("app.py")
+PATIENCE = 10  # seconds that the server has to end by itself
+
+
+def launch(paths: Sequence[str | PathLike[str]], *, port: int | None = None, headless: bool = False) -> int:
+    """Serve the dashboard at 127.0.0.1 until it is interrupted, and open it in a browser.
+
+    Parameters
+    ----------
+    paths
+        Recordings, or folders with recordings; the current folder when none is given.
+    port
+        The port to serve on; by default 8501 or the next one that is free.
+    headless
+        Whether to leave the browser closed.
+
+    Returns
+    -------
+    int
+        The server's exit code; 0 after an interrupt.
+
+    Raises
+    ------
+    ValueError
+        When there is nothing at one of the paths.
+    """
+    process = subprocess.Popen(command(paths, port=port, headless=headless))
+    with _ended_with(process):
+        try:
+            return process.wait()
+        except KeyboardInterrupt:  # the server got it too and is ending
+            process.wait(PATIENCE)
+            return 0
+
+
+def command(paths: Sequence[str | PathLike[str]], *, port: int | None = None, headless: bool = False) -> list[str]:
+    """The command that `launch` runs."""
+    places = [Path(path) for path in paths] or [Path()]
+    for place in places:
+        if not place.exists():
+            raise ValueError(
+                f"The dashboard needs a recording or a folder with recordings; there is nothing at {str(place)!r}. "
+                "Check the path, or make one with `gatescope record` or `gatescope demo`."
+            )
+    options = {
+        "server.address": "127.0.0.1",
+        "server.headless": str(headless).lower(),
+        "server.fileWatcherType": "none",
+        "server.showEmailPrompt": "false",
+        "browser.gatherUsageStats": "false",
+        "client.toolbarMode": "minimal",
+        "client.showErrorLinks": "false",
+    }
+    if port is not None:
+        options["server.port"] = str(port)
+    flags = [f"--{name}={value}" for name, value in options.items()]
+    return [sys.executable, "-m", "streamlit", "run", str(APP), *flags, "--", *(str(p.resolve()) for p in places)]
+
+
+@contextmanager
+def _ended_with(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """See to it that the server does not outlive this call, also when this process is asked to terminate."""
+    previous = None
+    if threading.current_thread() is threading.main_thread():
+        previous = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    try:
+        yield
+    finally:
+        if previous is not None:
+            signal.signal(signal.SIGTERM, previous)
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

@@ -1,0 +1,156 @@
+"""What the dashboard says in words, tables and code about a recording. Everything here is plain text, never markup."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from ..signals import GATE_ROLES, retention_form
+
+ROLES = {
+    "write": "1 lets the candidate into the memory, 0 keeps it out.",
+    "read": "1 shows the memory to the outside, 0 hides it.",
+    "reset": "1 lets the old memory into the candidate, 0 hides it from it.",
+    "candidate": "It is what may be written into the memory.",
+    "memory": "It is what the cell carries from step to step; 0 is empty.",
+    "output": "It is what the cell shows to the next layer.",
+    "internal": "It is an inner value of the cell's equations.",
+}
+PREVIEW = 14  # characters of a sequence's text beside its number
+
+
+def certificate(recording: xr.Dataset) -> list[str]:
+    """What was recorded and how well it was rebuilt, in parts; then what must be known before trusting it."""
+    attrs = recording.attrs
+    parity, tolerance = float(attrs["parity"]), float(attrs["tolerance"])
+    holds = "within" if parity <= tolerance else "NOT within"
+    sizes = f"{recording.sizes['sequence']:,} sequences, {int(recording['length'].sum()):,} steps"
+    parts = [
+        f"{attrs['module']}: {attrs['cell']}",
+        f"gates rebuilt to {parity:.1e} of the largest state, {holds} the tolerance of {tolerance:.0e}",
+        f"{sizes}, {recording.sizes['unit']:,} units",
+        "recorded in training mode" if attrs["training"] else "recorded in evaluation mode",
+    ]
+    return [str(part) for part in parts]
+
+
+def remarks(recording: xr.Dataset) -> list[str]:
+    """What must be known before trusting the picture."""
+    attrs = recording.attrs
+    found = []
+    if float(attrs["parity"]) > float(attrs["tolerance"]):
+        found.append("The gates do not rebuild the model's own states within the tolerance: do not rely on them.")
+    if attrs["training"] and float(attrs.get("dropout", 0)):
+        found.append(
+            f"Recorded in training mode with dropout {attrs['dropout']:g}: the values hold for that call only."
+        )
+    notes = {
+        "nonfinite": "Values that are not finite",
+        "weights_changed": "Weights",
+        "labels_left_out": "Labels left out",
+    }
+    return found + [f"{what}: {attrs[key]}" for key, what in notes.items() if attrs.get(key)]
+
+
+def reading(recording: xr.Dataset, signal: str, direction: str) -> str:
+    """One line: what the heatmap shows and how to read it."""
+    data = recording[signal]
+    symbol = f" ({data.attrs['symbol']})" if data.attrs.get("symbol") else ""
+    lines = [f"{signal}{symbol}: a row per {data.dims[-1]}, a column per step.", _meaning(recording, signal)]
+    if "boundary" in recording.coords:
+        lines.append("Dotted lines stand before the first step of a segment.")
+    if direction == "backward":
+        lines.append("This direction runs from right to left.")
+    return " ".join(line for line in lines if line)
+
+
+def _meaning(recording: xr.Dataset, signal: str) -> str:
+    form, keep = retention_form(str(recording.attrs["retention"]))
+    if signal == keep:
+        return f"{'1 keeps' if form == 'signal' else '0 keeps'} the old memory, {int(form != 'signal')} drops it."
+    return ROLES.get(str(recording[signal].attrs.get("role", "")), "")
+
+
+def sequence_name(recording: xr.Dataset, place: int, label: str | None) -> str:
+    """A sequence by number, length and the beginning of its text."""
+    steps = int(recording["length"].values[place])
+    name = f"{recording['sequence'].values[place]} · {steps:,} step{'s' * (steps != 1)}"
+    if label is None or recording[label].dtype != object:
+        return name
+    tokens = [str(token) for token in recording[label].values[place, : min(steps, PREVIEW)]]
+    between = "" if max(map(len, tokens), default=0) <= 1 else " "
+    text = "".join(sign if sign.isprintable() else "�" for sign in between.join(tokens).strip())
+    text = text if len(text) <= PREVIEW and len(tokens) == steps else text[:PREVIEW] + "…"
+    return f"{name} · \u2068{text}\u2069"  # isolated, so that right-to-left text stays apart
+
+
+def trace_panels(recording: xr.Dataset, signal: str) -> list[str]:
+    """Signals to draw as traces, gate above state: what keeps the memory (or the gate looked at), then the memory."""
+    same = [str(name) for name, data in recording.data_vars.items() if data.dims == recording[signal].dims]
+    roles = {name: str(recording[name].attrs.get("role", "")) for name in same}
+    _, keep = retention_form(str(recording.attrs["retention"]))
+    gate = [signal] if roles[signal] in GATE_ROLES else [str(keep)] if keep in same else []
+    memory = [name for name in same if roles[name] == "memory"]
+    return list(dict.fromkeys([*gate, *([] if roles[signal] in GATE_ROLES else [signal]), *memory]))
+
+
+def telling_units(data: xr.DataArray) -> list[int]:
+    """The units with the highest and the lowest mean of (time, unit): what the reader may want to see first.
+
+    >>> telling_units(xr.DataArray([[0.2, 0.9, 0.1]], dims=["time", "unit"], coords={"unit": [4, 5, 6]}))
+    [5, 6]
+    """
+    finite = np.isfinite(data.values)
+    mean = np.where(finite, data.values, 0).sum(axis=0) / np.maximum(finite.sum(axis=0), 1)
+    units = data[data.dims[-1]].values
+    return list(dict.fromkeys([int(units[mean.argmax()]), int(units[mean.argmin()])]))
+
+
+def saturation_table(result: xr.Dataset, signals: Sequence[str]) -> pd.DataFrame:
+    """A row per unit and signal of a result of `saturation` at one layer and direction."""
+    part = result.sel(signal=list(signals))
+    columns = {
+        "unit": np.tile(result["unit"].values, len(signals)),
+        "signal": np.repeat(np.asarray(signals, dtype=object), result.sizes["unit"]),
+        "verdict": part["verdict"].values.ravel(),
+        **{name: part[name].values.ravel() for name in ("left", "right", "mean")},
+        "squash_saturated": np.tile(result["squash_saturated"].values, len(signals)),
+    }
+    return pd.DataFrame(columns)
+
+
+def verdict_counts(result: xr.Dataset, signal: str) -> str:
+    """How many units of a gate got each verdict, most frequent first: one line."""
+    words, counts = np.unique(result.sel(signal=signal)["verdict"].values.astype(str), return_counts=True)
+    ranked = sorted(zip(counts.tolist(), words.tolist(), strict=True), reverse=True)
+    return f"{signal}: " + ", ".join(f"{count:,} {word}" for count, word in ranked)
+
+
+def code(
+    path: str,
+    module: str | None,
+    signal: str,
+    where: dict[str, object],
+    *,
+    labels: str | None,
+    units: Sequence[int],
+    panels: Sequence[str],
+    window: tuple[int, int] | None,
+) -> str:
+    """Python that draws the same view with gatescope alone; `module` names a node of a tree."""
+    place = ", ".join(f"{name}={value!r}" for name, value in where.items())
+    run = f"{place}, labels={labels!r}" if labels else place
+    lines = ["import gatescope as gs", "", f"recording = gs.open_recording({path!r})"]
+    if module is not None:
+        lines.append(f"recording = recording[{module!r}].to_dataset()  # a tree has a node per module")
+    lines += ["", f"axes = gs.plot_signal(recording, {signal!r}, {run})"]
+    if window:
+        lines.append(f"axes.set_xlim({window[0] - 0.5}, {window[1] + 0.5})")
+    if units:
+        lines.append(f"panels = gs.plot_traces(recording, {list(units)}, signals={list(panels)}, {run})")
+        if window:
+            lines.append(f"panels[0].set_xlim({window[0] - 0.5}, {window[1] + 0.5})")
+    spot = ", ".join(f"{name}={where[name]!r}" for name in ("layer", "direction"))
+    lines += ["", "saturation = gs.saturation(recording)", f"gs.plot_saturation(saturation, {spot})"]
+    return "\n".join(lines)

@@ -1,0 +1,327 @@
+"""Page: what did the gates and states of one layer do on one sequence, and which gates are stuck?"""
+
+import io
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+import xarray as xr
+
+from gatescope.dashboards import catalogue, choices, figures, summary
+from gatescope.probe.schema import PROJECTED_DIMS, SIGNAL_DIMS, label_names, stepwise_names
+from gatescope.signals import GATE_ROLES
+
+MOST_TRACES = 12
+NO_LABEL = ""  # no label is named so
+SHARES = {
+    "left": "Share of steps near the lower end of the signal's range.",
+    "right": "Share of steps near the upper end of the signal's range.",
+    "mean": "Mean over all steps.",
+    "squash_saturated": "Share of steps on which the unit's memory sits on the flat of its squasher.",
+}
+COLUMNS = {
+    "unit": st.column_config.NumberColumn(width=50),
+    **{
+        name: st.column_config.NumberColumn(name.split("_")[0], format="%.3f", help=text, width=62)
+        for name, text in SHARES.items()
+    },
+}
+HOW = """import gatescope as gs
+
+recording = gs.record(model, batch)
+gs.save_recording(recording, "run.zarr")"""
+
+
+class View(NamedTuple):
+    """What the reader chose in the sidebar."""
+
+    entry: catalogue.Entry
+    tree: bool
+    module: str
+    recording: xr.Dataset
+    signal: str
+    layer: int
+    direction: str
+    sequence: int
+    labels: str | None
+
+    @property
+    def where(self) -> dict[str, Any]:
+        return {"layer": self.layer, "direction": self.direction, "sequence": self.sequence}
+
+    @property
+    def name(self) -> str:
+        return f"{self.module}-{self.signal}-layer{self.layer}-{self.direction}-sequence{self.sequence}"
+
+
+def page() -> None:
+    st.subheader("Gates and states", anchor=False)
+    entries = catalogue.find(sys.argv[1:])
+    if not entries:
+        nothing_found(sys.argv[1:])
+        return
+    with st.sidebar:
+        view = choose_view(entries)
+    if view is not None:
+        show(view)
+    with st.sidebar:
+        show_unreadable(entries)
+
+
+def nothing_found(folders: Sequence[str]) -> None:
+    st.info("There are no recordings in the folders given (`.zarr` folders or `.nc` files, at most four folders deep).")
+    for folder in folders:
+        st.text(folder)
+    st.markdown("Make one from any model with an LSTM, GRU or RNN, then load this page again:")
+    st.code(HOW, language="python")
+    st.markdown("Or record a trained model that comes as an example:")
+    st.code("gatescope demo\ngatescope dashboard demo", language="shell")
+
+
+def choose_view(entries: Sequence[catalogue.Entry]) -> View | None:
+    """The selectors, from recording to label."""
+    by_name = {entry.name: entry for entry in entries}
+    good = next((entry.name for entry in entries if not catalogue.recordings(entry).problem), None)
+    entry = by_name[choices.choose("Recording", list(by_name), name="recording", default=good)]
+    opened = catalogue.recordings(entry)
+    if opened.problem:
+        st.warning("This recording cannot be read. Choose another one.", icon=":material/warning:")
+        st.text(opened.problem)
+        return None
+    modules = list(opened.modules)
+    module = choices.choose("Module", modules, name="module") if opened.tree else modules[0]
+    recording = opened.modules[module]
+    signals = [name for name in stepwise_names(recording) if recording[name].dims in (SIGNAL_DIMS, PROJECTED_DIMS)]
+    gates = [name for name in signals if recording[name].attrs.get("role") == "gate"]
+    signal = choices.choose("Signal", signals, name="signal", default=(gates or signals)[0])
+    layer = choices.choose("Layer", recording["layer"].values.tolist(), name="layer")
+    direction = choices.choose("Direction", recording["direction"].values.tolist(), name="direction")
+    names = label_names(recording)
+    texts = [name for name in names if recording[name].dtype == object]
+    places = {int(recording["sequence"].values[at]): int(at) for at in np.flatnonzero(recording["length"].values)}
+    if not places:
+        st.warning("No sequence of this recording has a step. Choose another one.", icon=":material/warning:")
+        return None
+    preview = texts[0] if texts and len(places) <= 1000 else None
+    sequence = choices.choose(
+        "Sequence",
+        list(places),
+        name="sequence",
+        shown=lambda number: summary.sequence_name(recording, places[number], preview),
+    )
+    labels = choices.choose(
+        "Label", [*names, NO_LABEL], name="label", default=(texts or [NO_LABEL])[0], shown=lambda name: name or "none"
+    )
+    return View(entry, opened.tree, module, recording, signal, layer, direction, sequence, labels or None)
+
+
+def show_unreadable(entries: Sequence[catalogue.Entry]) -> None:
+    """Last of all, so that looking into every file does not hold up the picture."""
+    broken = {entry.name: problem for entry in entries if (problem := catalogue.recordings(entry).problem)}
+    if broken:
+        with st.expander(f"Cannot be read: {len(broken)}", icon=":material/warning:"):
+            for name, problem in broken.items():
+                st.text(f"{name}: {problem}")
+
+
+def show(view: View) -> None:
+    st.text(" · ".join(summary.certificate(view.recording)))
+    for remark in summary.remarks(view.recording):
+        st.text(f"⚠ {remark}")
+    st.text(summary.reading(view.recording, view.signal, view.direction))
+    window, units, panels = show_run(view)
+    result = catalogue.saturation_of(view.entry, view.module, view.layer, view.direction)
+    table = show_saturation(view, result, units)
+    show_ways_out(view, table, window, units, panels)
+
+
+def show_run(view: View) -> tuple[tuple[int, int] | None, list[int], list[str]]:
+    """The heatmap and the traces, and the controls that belong to them."""
+    run = view.recording.sel(view.where)
+    steps = int(run["length"])
+    panels = summary.trace_panels(view.recording, view.signal)
+    whole = run[list(dict.fromkeys([view.signal, *panels]))].isel(time=slice(0, steps)).load()
+    left, right = st.columns([3, 2], vertical_alignment="bottom")
+    with left:
+        of = (view.entry.name, view.module, view.sequence, steps)
+        first, last = choices.choose_window("Steps on view", steps, name="time", of=of)
+    options = whole[figures.unit_dim(whole[view.signal])].values.tolist()
+    with right:
+        units = choices.choose_several(
+            "Units as traces",
+            options,
+            name="unit",
+            default=summary.telling_units(whole[view.signal]),
+            most=MOST_TRACES,
+        )
+    shown = whole.isel(time=slice(first, last + 1))
+    size = figures.bin_size(last - first + 1, len(options))
+    statistic = choose_statistic(size, last - first + 1, len(options)) if size > 1 else "mean"
+    narrowed = None if (first, last) == (0, steps - 1) else (first, last)
+    if narrowed:
+        st.button(
+            "Whole sequence", icon=":material/zoom_out_map:", on_click=choices.take_window, args=("time", 0, steps - 1)
+        )
+    figure = figures.run_figure(
+        shown,
+        view.signal,
+        labels=view.labels,
+        units=units,
+        panels=panels,
+        limits=figures.colour_limits(whole[view.signal]),
+        statistic=statistic,
+    )
+    key = f"run-{view.entry.name}-{view.name}-{view.labels}-{first}-{last}-{statistic}"
+    figure.update_layout(uirevision=key)
+    st.plotly_chart(
+        figure,
+        key=key,
+        on_select=lambda: take_box(key, options, first, last),
+        selection_mode="box",
+        config={"displaylogo": False},
+    )
+    st.caption(
+        "Drag to zoom, double-click to zoom out. With the box selection tool above the picture, the units in the box "
+        "become the traces and its steps the steps on view."
+    )
+    return narrowed, units, panels
+
+
+def choose_statistic(size: int, steps: int, units: int) -> str:
+    statistic = choices.choose("Each column shows the", list(figures.STATISTICS), name="statistic")
+    fit = figures.MOST_CELLS // units
+    st.caption(
+        f"{steps:,} steps of {units:,} units are more cells than a browser draws well: each column is the "
+        f"{statistic} of {size} steps. Show {fit:,} steps or fewer to see every step with its label."
+    )
+    return statistic
+
+
+def take_box(key: str, options: Sequence[int], first: int, last: int) -> None:
+    """Units and steps in the box that the reader drew; a box in a panel of traces chooses steps only."""
+    boxes = st.session_state[key]["selection"]["box"]
+    if not boxes:
+        return
+    (left, right), (low, high) = sorted(boxes[0]["x"]), sorted(boxes[0]["y"])
+    if boxes[0]["yref"] == "y":
+        inside = [unit for unit in options if low - 0.5 < unit < high + 0.5]
+        if inside:
+            choices.take_several("unit", inside[:MOST_TRACES])
+        if len(inside) > MOST_TRACES:
+            st.toast(f"The box holds {len(inside)} units; the first {MOST_TRACES} became traces.")
+    start, stop = max(first, int(np.ceil(left - 0.5))), min(last, int(np.floor(right + 0.5)))
+    if start < stop:
+        choices.take_window("time", start, stop)
+
+
+def show_saturation(view: View, result: xr.Dataset | str, units: Sequence[int]) -> pd.DataFrame | None:
+    """Table and scatter of all sequences, for the gates or one signal."""
+    st.subheader("Saturation", anchor=False)
+    if isinstance(result, str):
+        st.text(result)
+        return None
+    bounded = result["signal"].values.tolist()
+    gates = [name for name, role in zip(bounded, result["role"].values, strict=True) if role in GATE_ROLES]
+    every = "all gates" if gates else "all signals"
+    low, high = result.attrs["low"], result.attrs["high"]
+    st.text(
+        f"Layer {view.layer}, {view.direction}, all sequences. left and right: share of steps on which the signal lies "
+        f"below {low:g} or above {high:g} of its range."
+    )
+    asked = choices.choose("Signals in table and scatter", [every, *bounded], name="saturation")
+    names = (gates or bounded) if asked == every else [asked]
+    for name in names:
+        if name in gates:
+            st.text(summary.verdict_counts(result, name))
+    table = summary.saturation_table(result, names)
+    spot = f"{view.entry.name}-{view.module}-{view.layer}-{view.direction}-{asked}"
+    left, right = st.columns([3, 2])
+    with left:
+        st.dataframe(
+            table,
+            key=f"table-{spot}",
+            hide_index=True,
+            height=430,
+            on_select=lambda: take_rows(f"table-{spot}", table),
+            selection_mode="multi-row",
+            column_config=COLUMNS,
+        )
+        st.caption("Click a heading to sort. Ticked rows become the traces above.")
+    with right:
+        st.plotly_chart(
+            figures.saturation_figure(result, names, units),
+            key=f"scatter-{spot}",
+            on_select=lambda: take_points(f"scatter-{spot}"),
+            selection_mode=("points", "box"),
+            config={"displaylogo": False},
+        )
+    return table
+
+
+def take_rows(key: str, table: pd.DataFrame) -> None:
+    rows = st.session_state[key]["selection"]["rows"]
+    if rows:
+        choices.take_several("unit", list(dict.fromkeys(table["unit"].iloc[rows].tolist()))[:MOST_TRACES])
+
+
+def take_points(key: str) -> None:
+    points = st.session_state[key]["selection"]["points"]
+    units = list(dict.fromkeys(int(point["customdata"][0]) for point in points if point.get("customdata")))
+    if units:
+        choices.take_several("unit", units[:MOST_TRACES])
+
+
+def show_ways_out(
+    view: View, table: pd.DataFrame | None, window: tuple[int, int] | None, units: Sequence[int], panels: Sequence[str]
+) -> None:
+    """Downloads, and the code that draws the same."""
+    row = st.container(horizontal=True)
+    if table is not None:
+        row.download_button(
+            "Saturation table (CSV)",
+            lambda: table.to_csv(index=False),
+            file_name=f"saturation-{view.module}-layer{view.layer}-{view.direction}.csv",
+            mime="text/csv",
+            on_click="ignore",
+        )
+    row.download_button(
+        "Heatmap (PNG)",
+        lambda: picture(view, window),
+        file_name=f"{view.name}.png",
+        mime="image/png",
+        on_click="ignore",
+    )
+    if st.toggle("The code that draws this"):  # the browser's highlighter takes a second: only for who asks
+        text = summary.code(
+            str(view.entry.path),
+            view.module if view.tree else None,
+            view.signal,
+            view.where,
+            labels=view.labels,
+            units=units,
+            panels=panels,
+            window=window,
+        )
+        st.code(text, language="python")
+
+
+def picture(view: View, window: tuple[int, int] | None) -> bytes:
+    """What `plot_signal` draws, as a PNG file; matplotlib is loaded when somebody asks for it."""
+    from matplotlib.figure import Figure
+
+    from gatescope.probe.plots.signal import plot_signal
+
+    figure = Figure(figsize=(12, 6), layout="constrained")
+    axes = plot_signal(view.recording, view.signal, **view.where, labels=view.labels, ax=figure.subplots())
+    if window:
+        axes.set_xlim(window[0] - 0.5, window[1] + 0.5)
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=150)
+    return file.getvalue()
+
+
+if __name__ == "__main__":
+    page()
