@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ..signals import Signal, Tap, no_tap
 from .abstract import AbstractCell
+from .affine import affine
 from .scan import Remember, step
 
 

@@ -36,6 +36,8 @@ def linear_scan(
     keep: Float[Tensor, "time sequence unit"],
     write: Float[Tensor, "time sequence unit"],
     initial: Float[Tensor, "sequence unit"],
+    *,
+    backward: bool = False,
 ) -> Float[Tensor, "time sequence unit"]:
     """Memory after every step of `memory_t = keep_t * memory_{t-1} + write_t`.
 
@@ -47,6 +49,7 @@ def linear_scan(
     keep : factor on the old memory at each step, dims (time, sequence, unit).
     write : what each step adds, same dims.
     initial : memory before the first step, dims (sequence, unit).
+    backward : whether the first step is the last in time; the result is on the same time axis as the arguments.
 
     Returns
     -------
@@ -60,21 +63,22 @@ def linear_scan(
     keep, write, initial = keep.to(dtype), write.to(dtype), initial.to(dtype)
     steps = write.shape[0]
     if steps > BLOCKED_FROM and write[0].numel() <= BLOCKED_UP_TO:
-        return _blocked(keep, write, initial)
-    return _loop(keep, write, initial)
+        return _blocked(keep.flip(0), write.flip(0), initial).flip(0) if backward else _blocked(keep, write, initial)
+    return _loop(keep, write, initial, backward=backward)
 
 
-def _loop(keep: Tensor, write: Tensor, initial: Tensor) -> Tensor:
+def _loop(keep: Tensor, write: Tensor, initial: Tensor, *, backward: bool = False) -> Tensor:
     """The recurrence step by step; leading dims after the first are free."""
+    order = slice(None, None, -1) if backward else slice(None)
     memory = initial
     if torch.is_grad_enabled() and (keep.requires_grad or write.requires_grad or initial.requires_grad):
         memories = []
-        for keep_now, write_now in zip(keep.unbind(0), write.unbind(0), strict=True):
+        for keep_now, write_now in zip(keep.unbind(0)[order], write.unbind(0)[order], strict=True):
             memory = torch.addcmul(write_now, keep_now, memory)
             memories.append(memory)
-        return torch.stack(memories)
+        return torch.stack(memories[order])
     result = write.clone(memory_format=torch.contiguous_format)
-    for keep_now, result_now in zip(keep.unbind(0), result.unbind(0), strict=True):
+    for keep_now, result_now in zip(keep.unbind(0)[order], result.unbind(0)[order], strict=True):
         memory = result_now.addcmul_(keep_now, memory)
     return result
 
