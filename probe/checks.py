@@ -38,7 +38,8 @@ def is_signal(recording: xr.Dataset, name: str) -> bool:
 
 def signal_names(recording: xr.Dataset) -> list[str]:
     """The recording's signals (what carries an attribute `role`), without their pre-activations."""
-    return [str(name) for name, variable in recording.data_vars.items() if "role" in variable.attrs]
+    names = [str(name) for name, variable in recording.data_vars.items() if "role" in variable.attrs]
+    return [name for name in names if not name.endswith(PREACTIVATION)]
 
 
 def stepwise_names(recording: xr.Dataset) -> list[str]:
@@ -66,11 +67,13 @@ def check_attrs(recording: xr.Dataset) -> None:
             number = isinstance(value, Real) and not isinstance(value, bool)
             if not isinstance(key, str) or not (number or isinstance(value, str)):
                 raise SchemaError(
-                    f"Attributes must be numbers or text; {owner} attribute {key!r} is a {type(value).__name__}. "
+                    f"Attributes must be numbers or text; attribute {key!r} of {owner} is a {type(value).__name__}. "
                     "Write booleans as 0 or 1 and lists as JSON text."
                 )
             if key in DISK_ATTRS or key.startswith("_"):
-                raise SchemaError(f"Attribute {key!r} has a meaning on disk; {owner} attributes hold it. Rename it.")
+                raise SchemaError(
+                    f"Attributes must not be named like what files keep there; {key!r} of {owner} is. Rename it."
+                )
 
 
 def check_provenance(recording: xr.Dataset) -> None:
@@ -89,9 +92,9 @@ _KINDS = {str: "text", Real: "a number"}
 
 
 def _all_attrs(recording: xr.Dataset) -> Iterator[tuple[str, dict[Any, Any]]]:
-    yield "the recording's", recording.attrs
+    yield "the recording", recording.attrs
     for name, variable in recording.variables.items():
-        yield f"{name!r}'s", variable.attrs
+        yield repr(name), variable.attrs
 
 
 def check_names(recording: xr.Dataset) -> None:

@@ -248,16 +248,19 @@ def _publish(partial: Path, target: Path) -> None:
 
 
 def _remove(partial: Path) -> None:
-    """Take away what was written, also a last chunk that zarr's own thread is still writing."""
-    for _ in range(20):
-        if partial.is_dir():
+    """Take away what was written, and a last chunk that zarr's own thread still writes: look until it stays away."""
+    absent = 0
+    for _ in range(100):
+        if os.path.lexists(partial):
+            absent = 0
             shutil.rmtree(partial, ignore_errors=True)
-        else:
             with suppress(OSError):
                 partial.unlink()
-        if not os.path.lexists(partial):
+        else:
+            absent += 1
+        if absent == 3:
             return
-        time.sleep(0.05)
+        time.sleep(0.02)
 
 
 def _is_full(error: BaseException) -> bool:

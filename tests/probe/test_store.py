@@ -321,7 +321,7 @@ from gatescope.probe.store import save_recording
 spec = importlib.util.spec_from_file_location("made", sys.argv[1])
 made = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(made)
-recording = made.lstm_recording(lengths=(1000,) * 4, units=16)
+recording = made.lstm_recording(lengths=(1000,) * 8, units=64)
 if len(sys.argv) > 3:
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), -1))
 try:
@@ -359,7 +359,8 @@ def strike(path: Path, number: signal.Signals) -> str:
 
 
 def test_an_interrupt_from_the_keyboard_leaves_nothing(tmp_path, suffix):
-    assert "KeyboardInterrupt" in strike(tmp_path / f"run{suffix}", signal.SIGINT)
+    path = tmp_path / f"run{suffix}"
+    assert "KeyboardInterrupt" in strike(path, signal.SIGINT)
     assert os.listdir(tmp_path) == []
 
 
