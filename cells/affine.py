@@ -6,7 +6,7 @@ once, and everything falls back to `linear` where it is missing or disagrees.
 """
 
 # ruff: noqa: F722 (shapes in annotations are jaxtyping's)
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import torch
@@ -28,7 +28,7 @@ def affine(
     >>> affine(torch.tensor([1.0, 2.0]), torch.tensor([[3.0, 4.0]]), torch.tensor([5.0]))
     tensor([16.])
     """
-    return (onednn() if _many(x, weight) else linear)(x, weight, bias)
+    return (onednn() if _many(x, weight, bias) else linear)(x, weight, bias)
 
 
 def joint_affine(
@@ -45,16 +45,20 @@ def joint_affine(
     >>> joint_affine(torch.tensor([2.0]), torch.tensor([3.0]), one, 10 * one, None, None)
     tensor([32.])
     """
-    if not (_many(x, weight_ih) and _many(h, weight_hh)):
+    if not (_many(x, weight_ih, bias_ih) and _many(h, weight_hh, bias_hh)):
         return linear(x, weight_ih, bias_ih) + linear(h, weight_hh, bias_hh)
-    bias = None if bias_ih is None or bias_hh is None else bias_ih + bias_hh
+    bias = bias_ih + bias_hh if bias_ih is not None and bias_hh is not None else bias_ih if bias_hh is None else bias_hh
     return onednn()(torch.cat([x, h], -1), torch.cat([weight_ih, weight_hh], -1), bias)
 
 
-def _many(x: Tensor, weight: Tensor) -> bool:
+def _many(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     rows = x.numel() >= MANY_ROWS * x.shape[-1]
     plain = x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32
-    return rows and plain and not (torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad))
+    return rows and plain and not (torch.is_grad_enabled() and any(_differentiable(x, weight, bias)))
+
+
+def _differentiable(*tensors: Tensor | None) -> Iterator[bool]:
+    return (tensor.requires_grad for tensor in tensors if tensor is not None)
 
 
 @cache

@@ -1,15 +1,19 @@
 """Every signal of every step of an observed call, rebuilt at once from the model's own states, and certified."""
 
 from copy import copy
+from functools import partial
+from math import isfinite
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..cells import AbstractCell, linear_scan
-from ..signals import PREACTIVATION
+from ..signals import DIRECTIONS, PREACTIVATION
 from .calls import Call, Layer, Observed, State
 
+BLOCK_ROWS = 4096
+"""Steps times sequences that are rebuilt together."""
 COARSE = {torch.bfloat16: 0.05, torch.float16: 0.01}
 """Tolerance where the model itself rounds every state to 8 or 11 bits."""
 
@@ -30,23 +34,24 @@ class Rebuilt(NamedTuple):
 
 
 class Tape:
-    """A tap that copies the wanted signals of the current layer and direction into one array each."""
+    """A tap that keeps the wanted signals of all layers and directions, one array each."""
 
-    def __init__(self, wanted: frozenset[str], shape: tuple[int, int, int, int]) -> None:
+    def __init__(self, wanted: frozenset[str], layers: int, directions: int, time: int) -> None:
         self.wanted = wanted
-        self.shape = shape
+        self.shape = (layers, directions, time)
         self.arrays: dict[str, Tensor] = {}
         self.layer = self.direction = 0
-        self.time: slice = slice(None)
+        self.time = slice(None)
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
         if name in self.wanted:
-            self.write(name, value.flip(0) if self.direction else value)
+            self.write(name, value)
         return value
 
     def write(self, name: str, value: Tensor) -> None:
+        """Keep (time, sequence, unit) of the steps, layer and direction that are being rebuilt."""
         if name not in self.arrays:
-            self.arrays[name] = torch.empty(*self.shape, value.shape[-1], dtype=value.dtype)
+            self.arrays[name] = torch.empty(*self.shape, *value.shape[1:], dtype=value.dtype)
         self.arrays[name][self.layer, self.direction, self.time] = value
 
 
@@ -65,35 +70,39 @@ def rebuild(
     """
     cells = observed.cells()
     directions = len(cells[0])
-    time, sequences, _ = call.layers[0].input.shape
-    tape = Tape(wanted, (len(cells), directions, time, sequences))
+    tape = Tape(wanted, len(cells), directions, call.layers[0].hidden.shape[0])
     own = call.layers[-1].hidden.dtype
     exact = torch.float64 if own == torch.float64 else torch.float32
     tolerance = max(tolerance, COARSE.get(own, 0.0))
-    worst, infinite = 0.0, torch.zeros(len(cells), directions, time, sequences, dtype=torch.bool)
+    worst, places = 0.0, []
     for index, (row, layer) in enumerate(zip(cells, call.layers, strict=True)):
         for direction, cell in enumerate(row):
             tape.layer, tape.direction = index, direction
-            same = rounded(cell, own, exact)
-            part = Part(same, layer, call, index * directions + direction, direction == 1, own, exact)
+            part = Part(rounded(cell, own, exact), layer, call, index * directions + direction, direction == 1, own, exact)
             error = part.run(tape)
-            infinite[index, direction] = part.infinite.cpu()
             if not error <= tolerance:
                 raise ParityError(
-                    f"the rebuilt states of {observed.path!r}, layer {index}, {'backward' if direction else 'forward'} "
-                    f"must equal the module's own within {tolerance:g} of the largest memory; they differ by {error:.2g} "
-                    f"in call {number}. The equations, the gate order or the weights of {type(cell).__name__} are not "
-                    "those of the module."
+                    f"the rebuilt states of {observed.path!r}, layer {index}, {DIRECTIONS[direction]} must equal the "
+                    f"module's own within {tolerance:g} of the largest memory; they differ by {error:.2g} in call "
+                    f"{number}. The equations, the gate order or the weights of {type(cell).__name__} are not those of "
+                    "the module."
                 )
             worst = max(worst, error)
-    shape = (len(cells), directions, sequences, -1)
+            places.append(part.infinite)
+    shape = (len(cells), directions, call.final[0].shape[1], -1)
     initial, final = (tuple(t.detach().reshape(shape).cpu().clone() for t in s) for s in (call.initial, call.final))
-    result = Rebuilt(tape.arrays, initial, final, worst, tolerance, infinite if bool(infinite.any()) else None)
-    return result, cells
+    infinite = None
+    if any(place is not None for place in places):
+        clean = torch.zeros(call.layers[0].hidden.shape[:2], dtype=torch.bool)
+        infinite = torch.stack([clean if place is None else place.cpu() for place in places])
+        infinite = infinite.unflatten(0, (len(cells), directions))
+    return Rebuilt(tape.arrays, initial, final, worst, tolerance, infinite), cells
 
 
 class Part:
-    """One layer in one direction of a call, in the order in which it was computed."""
+    """One layer in one direction of a call, on the input's time axis."""
+
+    infinite: Tensor | None = None  # (time, sequence), where a state of the model is not finite
 
     def __init__(
         self,
@@ -105,88 +114,97 @@ class Part:
         own: torch.dtype,
         exact: torch.dtype,
     ) -> None:
-        self.cell, self.backward = cell, backward
+        self.cell, self.backward, self.own, self.exact = cell, backward, own, exact
         width = cell.output_size
-        hidden = layer.hidden.detach()[..., backward * width : (backward + 1) * width]
-        self.own_hidden = hidden
-        self.input = self.ordered(layer.input.detach().to(own)).to(exact)
-        self.hidden = self.ordered(hidden).to(exact)
+        self.input = layer.input.detach()
+        self.hidden = layer.hidden.detach()[..., backward * width : (backward + 1) * width]
         self.initial = tuple(state[slot].detach().to(exact) for state in call.initial)
         self.final = tuple(state[slot].detach().to(exact) for state in call.final)
         self.computed = tuple(state.detach() for state in call.computed)
-        self.real = self.mask(call.lengths)
+        self.real = None if call.lengths is None else self.mask(call.lengths)
 
-    def ordered(self, value: Tensor) -> Tensor:
-        return value.flip(0) if self.backward else value
-
-    def mask(self, lengths: Tensor | None) -> Tensor | None:
+    def mask(self, lengths: Tensor) -> Tensor:
         """(time, sequence, 1), False in the padding of packed rows."""
-        if lengths is None:
-            return None
         steps = torch.arange(self.hidden.shape[0], device=self.hidden.device)
-        return self.ordered(steps[:, None] < lengths.to(self.hidden.device)).unsqueeze(-1)
+        return (steps[:, None] < lengths.to(self.hidden.device)).unsqueeze(-1)
 
     def run(self, tape: Tape) -> float:
         """Write all wanted signals to the tape; the error relative to the largest |memory|."""
-        cell, hidden, initial = self.cell, self.hidden, self.initial
-        if self.real is not None:
-            hidden = torch.where(self.real, hidden, initial[0])
-        before = torch.cat([initial[0].unsqueeze(0), hidden[:-1]])
-        if cell.parallel:
-            shown, *rest = cell.forward(self.input, (before, *initial[1:]), tape, self.remember)
-        else:
-            shown, *rest = self.loop(before, tape)
-        self.keep_own(tape)
-        return self.error(shown, rest)
+        memory = self.initial[1:]
+        gaps, memories = [], []
+        for steps in self.blocks():
+            tape.time = steps
+            hidden = self.hidden[steps].to(self.exact)
+            state = (self.before(steps, hidden), *memory)
+            now = self.cell.forward(self.input[steps].to(self.own).to(self.exact), state, tape, partial(self.scan, steps))
+            memory = tuple(values[0 if self.backward else -1] for values in now[1:])
+            gaps.append(self.real_only(now[0] - hidden, steps))
+            memories += now[1:] or [self.real_only(hidden, steps)]
+            self.keep_own(tape, steps)
+        gaps += [rebuilt - final for rebuilt, final in zip(memory, self.final[1:], strict=True)]
+        return self.error(gaps, memories)
 
-    def remember(self, keep: Tensor, write: Tensor, memory: Tensor) -> Tensor:
+    def blocks(self) -> list[slice]:
+        """Steps that are rebuilt together: few enough for the cache, in the order of computation."""
+        time, sequences = self.hidden.shape[:2]
+        size = max(1, BLOCK_ROWS // max(1, sequences)) if self.cell.parallel else 1
+        blocks = [slice(start, min(start + size, time)) for start in range(0, time, size)]
+        return blocks[::-1] if self.backward else blocks
+
+    def before(self, steps: slice, hidden: Tensor) -> Tensor:
+        """The model's own shown state before each step of a block, (time, sequence, output)."""
+        initial = self.initial[0]
+        if self.backward:
+            last = self.shown(steps.stop) if steps.stop < len(self.hidden) else initial
+            if self.real is not None:  # a row's first step follows its padding
+                hidden = torch.where(self.real[steps], hidden, initial)
+            return torch.cat([hidden[1:], last.unsqueeze(0)])
+        first = self.shown(steps.start - 1) if steps.start else initial
+        return torch.cat([first.unsqueeze(0), hidden[:-1]])
+
+    def shown(self, step: int) -> Tensor:
+        hidden = self.hidden[step].to(self.exact)
+        return hidden if self.real is None else torch.where(self.real[step], hidden, self.initial[0])
+
+    def scan(self, steps: slice, keep: Tensor, write: Tensor, memory: Tensor) -> Tensor:
         if self.real is not None:  # through padding a memory stays as it is
-            keep = torch.where(self.real, keep, 1.0)
-            write = torch.where(self.real, write, 0.0)
-        return linear_scan(keep, write, memory)
+            keep = torch.where(self.real[steps], keep, 1.0)
+            write = torch.where(self.real[steps], write, 0.0)
+        return linear_scan(keep, write, memory, backward=self.backward)
 
-    def loop(self, before: Tensor, tape: Tape) -> list[Tensor]:
-        """Step by step, for cells whose gates see the memory; the shown state is still the model's own."""
-        rest, steps = self.initial[1:], []
-        length = before.shape[0]
-        for t in range(length):
-            tape.time = slice(length - 1 - t, length - t) if self.backward else slice(t, t + 1)
-            here = slice(t, t + 1)
-            now = self.cell.forward(self.input[here], (before[here], *(r.unsqueeze(0) for r in rest)), tape)
-            new = [value[0] for value in now[1:]]
-            if self.real is not None:
-                new = [torch.where(self.real[t], value, old) for value, old in zip(new, rest, strict=True)]
-            rest = tuple(new)
-            steps.append((now[0][0], *rest))
-        tape.time = slice(None)
-        return [torch.stack(values) for values in zip(*steps, strict=True)]
+    def real_only(self, values: Tensor, steps: slice) -> Tensor:
+        return values if self.real is None else torch.where(self.real[steps], values, 0.0)
 
-    def keep_own(self, tape: Tape) -> None:
+    def keep_own(self, tape: Tape, steps: slice) -> None:
         """Where the model shows a state itself, its own bits are recorded."""
-        for name, value in zip(self.cell.states, (self.own_hidden, *self.computed), strict=False):
+        for name, value in zip(self.cell.states, (self.hidden, *self.computed), strict=False):
             if name in tape.wanted:
-                tape.write(name, value.to(self.hidden.dtype))
+                tape.write(name, value[steps])
 
-    @property
-    def infinite(self) -> Tensor:
-        """(time, sequence) on the input's time axis: True where a state is not finite."""
-        bad = ~torch.isfinite(self.own_hidden).all(-1)
-        return bad if self.real is None else bad & self.ordered(self.real.squeeze(-1))
-
-    def error(self, shown: Tensor, rest: list[Tensor]) -> float:
+    def error(self, gaps: list[Tensor], memories: list[Tensor]) -> float:
         """Largest difference from the model's own states over the largest |memory|, over sequences that stay finite."""
-        counts = torch.ones_like(self.hidden[..., :1], dtype=torch.bool) if self.real is None else self.real
-        usable = (torch.isfinite(self.hidden) | ~counts).all(0).all(-1)
-        for final in self.final[1:]:
-            usable &= torch.isfinite(final).all(-1)
-        if not bool(usable.any()):
-            return 0.0
-        differences = [torch.where(counts, (shown - self.hidden).abs(), 0.0)[:, usable].max()]
-        differences += [(r[-1] - f)[usable].abs().max() for r, f in zip(rest, self.final[1:], strict=True)]
-        memories = rest or [torch.where(counts, self.hidden, 0.0)]
-        difference = float(torch.stack(differences).max())
-        memory = float(torch.stack([m[:, usable].abs().max() for m in memories]).max())
+        difference, memory = largest(gaps), largest(memories)
+        if not isfinite(difference + memory):
+            self.infinite = self.not_finite()
+            usable = ~self.infinite.any(0)
+            difference = largest([part[..., usable, :] for part in gaps])
+            memory = largest([part[..., usable, :] for part in memories])
         return difference / memory if memory > 0 else difference
+
+    def not_finite(self) -> Tensor:
+        """(time, sequence): True where a state is NaN or Inf; a last memory counts for its row's last step."""
+        bad = ~torch.isfinite(self.hidden).all(-1)
+        if self.real is not None:
+            bad &= self.real.squeeze(-1)
+        for final in self.final[1:]:
+            bad[0 if self.backward else -1] |= ~torch.isfinite(final).all(-1)
+        return bad
+
+
+def largest(parts: list[Tensor]) -> float:
+    """The largest |value|; NaN where there is one, 0 where there is nothing."""
+    ends = [end for part in parts if part.numel() for end in part.aminmax()]
+    return float(torch.stack(ends).abs().max()) if ends else 0.0
 
 
 def rounded(cell: AbstractCell, own: torch.dtype, exact: torch.dtype) -> AbstractCell:
