@@ -10,7 +10,8 @@ CHECKED = "--jaxtyping-packages=gatescope.cells,beartype.beartype"
 
 def test_all_annotated_shapes_hold_while_the_contract_runs():
     files = [str(HERE / f"test_{name}.py") for name in ("contract", "scan", "recurrent")]
-    fitting = "not told_in_one_sentence"  # what is meant to be refused is refused by the checker first
+    # what is meant to be refused is refused by the checker first; the large comparison with torch shows no new shape
+    fitting = "not told_in_one_sentence and not in_every_form and not dropout_draws"
     command = [sys.executable, "-m", "pytest", CHECKED, "-q", "-p", "no:cacheprovider", "-k", fitting, *files]
     done = subprocess.run(command, cwd=HERE.parents[1], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

@@ -111,3 +111,12 @@ def test_mixed_precision_is_carried_in_the_widest_type():
 def test_one_step_of_the_scan_is_step():
     keep, write, initial = drawn(1)
     assert torch.allclose(linear_scan(keep, write, initial)[0], step(keep[0], write[0], initial), rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("steps", [1, 6, 100])
+@pytest.mark.parametrize("needs_gradient", [False, True])
+def test_backward_in_time_is_the_scan_of_the_reversed_steps(steps, needs_gradient):
+    keep, write, initial = drawn(steps)
+    true = written_out(keep.flip(0), write.flip(0), initial).flip(0)
+    result = linear_scan(keep.requires_grad_(needs_gradient), write, initial, backward=True)
+    assert (result.detach() - true).abs().max() < 1e-13
