@@ -89,13 +89,15 @@ def rebuild(
                 )
             worst = max(worst, error)
             places.append(part.infinite)
-    shape = (len(cells), directions, call.final[0].shape[1], -1)
-    initial, final = (tuple(t.detach().reshape(shape).cpu().clone() for t in s) for s in (call.initial, call.final))
+    stack = (len(cells), directions)
+    initial, final = (
+        tuple(t.detach().unflatten(0, stack).cpu().clone() for t in state) for state in (call.initial, call.final)
+    )
     infinite = None
     if any(place is not None for place in places):
         clean = torch.zeros(call.layers[0].hidden.shape[:2], dtype=torch.bool)
         infinite = torch.stack([clean if place is None else place.cpu() for place in places])
-        infinite = infinite.unflatten(0, (len(cells), directions))
+        infinite = infinite.unflatten(0, stack)
     return Rebuilt(tape.arrays, initial, final, worst, tolerance, infinite), cells
 
 
