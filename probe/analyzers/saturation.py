@@ -156,7 +156,8 @@ def _bounded_signals(recording: xr.Dataset) -> list[str]:
     if not names:
         raise ValueError(
             f"saturation needs a signal over {DIMS} with bounds (attributes lower and upper); the recording has the "
-            f"signals {signals}. Keep at least one gate, and select with lists: layer=[0]."
+            f"signals {signals}. A cell without gates and squashers, as a ReLU RNN, has nothing that saturates; in a "
+            "subset keep a gate, and select with lists: layer=[0]."
         )
     return names
 

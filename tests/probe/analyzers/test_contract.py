@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+
 from gatescope.probe.analyzers import saturation
 from gatescope.probe.store import open_recording, save_recording
 

@@ -6,11 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import xarray as xr
-from gatescope.probe.analyzers import saturation
-from gatescope.probe.schema import SchemaError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+
+from gatescope.probe.analyzers import saturation
+from gatescope.probe.schema import SchemaError
 
 Make = Callable[..., xr.Dataset]
 DIMS = ("layer", "direction", "sequence", "time", "unit")

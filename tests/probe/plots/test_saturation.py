@@ -5,11 +5,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import xarray as xr
-from gatescope.probe.analyzers import saturation
-from gatescope.probe.plots import plot_saturation
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
+
+from gatescope.probe.analyzers import saturation
+from gatescope.probe.plots import plot_saturation
 
 Make = Callable[..., xr.Dataset]
 

@@ -6,9 +6,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import xarray as xr
-from gatescope.probe.plots import plot_signal
 from matplotlib import pyplot
 from matplotlib.axes import Axes
+
+from gatescope.probe.plots import plot_signal
 
 Make = Callable[..., xr.Dataset]
 
@@ -83,6 +84,7 @@ def test_labels_are_the_tokens_step_by_step(make_recording: Make) -> None:
     assert written(axes) == ["a", "␣", "\\n", "$", "ب"]
     np.testing.assert_array_equal(axes.child_axes[0].get_xticks(), np.arange(5))
     assert axes.child_axes[0].get_xlabel() == "token"
+    assert not any(text.get_parse_math() for text in axes.child_axes[0].get_xticklabels())
 
 
 def test_numbers_and_booleans_are_written_too(make_recording: Make) -> None:
