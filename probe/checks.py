@@ -78,17 +78,14 @@ def check_attrs(recording: xr.Dataset) -> None:
 
 def check_provenance(recording: xr.Dataset) -> None:
     for key in (*TEXT_ATTRS, *NUMBER_ATTRS):
-        kind: type = str if key in TEXT_ATTRS else Real
+        kind, said = (str, "text") if key in TEXT_ATTRS else (Real, "a number")
         if not isinstance(recording.attrs.get(key), kind):
             came = repr(recording.attrs[key]) if key in recording.attrs else "nothing"
-            raise SchemaError(f"A recording must have attribute {key!r} as {_KINDS[kind]}; {came} came.")
+            raise SchemaError(f"A recording must have attribute {key!r} as {said}; {came} came.")
     try:
         retention_form(recording.attrs["retention"])
     except ValueError as error:
         raise SchemaError(f"Attribute 'retention': {error}") from None
-
-
-_KINDS = {str: "text", Real: "a number"}
 
 
 def _all_attrs(recording: xr.Dataset) -> Iterator[tuple[str, dict[Any, Any]]]:

@@ -45,7 +45,7 @@ def finish(path: Path, attrs: Mapping[str, Any]) -> None:
     """Write the root's attributes, last of all: a folder without them was never finished."""
     import zarr
 
-    zarr.open_group(path, mode="r+", zarr_format=3).attrs.update(attrs)
+    zarr.open_group(path, mode="r+", zarr_format=3).update_attributes(dict(attrs))
 
 
 def weight(path: Path) -> tuple[int, int]:
@@ -78,7 +78,8 @@ def read(path: Path, group: str) -> xr.Dataset:
         mask_and_scale=False,
         decode_times=False,
     )
-    return dataset.assign({name: _read_text(array) for name, array in texts.items()})
+    result: xr.Dataset = dataset.assign({name: _read_text(array) for name, array in texts.items()})
+    return result
 
 
 def _read_text(array: Any) -> xr.Variable:
