@@ -56,7 +56,7 @@ $(PY):
 	$(PYTHON) -m venv $(VENV)
 
 $(USER_STAMP): $(INPUTS) | $(PY)
-	@echo "Installing gatescope with everything it can use into $(VENV) (about 2 GB, a few minutes)"
+	@echo "Installing gatescope with everything it can use into $(VENV) (about 2.5 GB, a few minutes)"
 	$(INSTALL) --editable '.[all,examples]'
 	@touch $@
 

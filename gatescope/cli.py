@@ -1,6 +1,5 @@
 """The command line: look at a model, record it, open what was recorded."""
 
-import os
 import sys
 import traceback
 from pathlib import Path
@@ -120,7 +119,7 @@ def record(
 def demo(
     out: Annotated[Path, typer.Option(help="The folder for the recording and the report.")] = Path("demo"),
 ) -> None:
-    """Record a trained model that gatescope's authors never saw before and write a report."""
+    """Record an Arabic diacritizer that others trained (extra `examples`) and write a report."""
     from .demo import run
 
     run(out)
@@ -199,9 +198,6 @@ def main() -> None:
         code = app(args=arguments, prog_name="gatescope", standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
         sys.exit(130)
-    except BrokenPipeError:  # the reader of our output has left, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
     except Exception as error:
         if debug:
             traceback.print_exc()

@@ -359,9 +359,8 @@ def test_version_is_printed_by_the_installed_command_and_by_the_module_without_t
 
 
 def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
-    (tmp_path / "many.py").write_text(
-        "from torch import nn\ndef build():\n    return nn.ModuleList(nn.GRU(2, 2) for _ in range(3000))\n"
-    )
+    made = "{str(i) * 100: nn.GRU(1, 1) for i in range(400)}"
+    (tmp_path / "many.py").write_text(f"from torch import nn\ndef build():\n    return nn.ModuleDict({made})\n")
     command = f"{sys.executable} -m gatescope inspect many:build | head -n 1"
     done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.startswith("path")
