@@ -27,8 +27,9 @@ def draw() -> Figure:
     above, below = figure.subfigures(2, height_ratios=(1.35, 1))
     ax = draw_gates(above.subplots(), recording, found.there, pictured(recording))
     ax.set_title(
-        f"An Arabic diacritizer reads a sentence (here from left to right, ␣ = space): forget gates of the {direction} LSTM,\n"
-        f"layer {layer}. These {len(found.there)} units, chosen on other sentences, shut (dark) at every space, where words end.",
+        "An Arabic diacritizer reads a sentence (here from left to right, ␣ = space): forget gates of the "
+        f"{direction} LSTM,\nlayer {layer}. These {len(found.there)} units, chosen on other sentences, shut (dark) at "
+        "every space, where words end.",
         fontsize=11,
     )
     panels = below.subplots(1, found.auc.sizes["direction"], sharey=True)
@@ -43,11 +44,16 @@ def draw() -> Figure:
     return figure
 
 
-if __name__ == "__main__":
+def main() -> None:
     try:
         require_model()
     except ModuleNotFoundError as error:
-        sys.exit(f"skipped: {error}")
+        print(f"skipped: {error}")
+        return
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURE
     draw().savefig(path, dpi=110)
     print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    main()

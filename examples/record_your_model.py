@@ -1,6 +1,6 @@
 """Record your own model: put it in place of `Tagger`, and your batch in place of `batch`.
 
-    python examples/record_your_model.py
+python examples/record_your_model.py
 """
 
 import torch
@@ -33,6 +33,8 @@ recording = probe.recording("rnn")  # an xarray.Dataset: layer, direction, seque
 print(f"certificate: gates rebuilt with an error of at most {recording.attrs['parity']:.0e}")
 print(f"signals: {', '.join(name for name in recording.data_vars if 'time' in recording[name].dims)}")
 trace = recording["forget_gate"].sel(layer=0, direction="forward", sequence=2, unit=17)
-print(f"forget gate of unit 17 in layer 0: {float(trace.min()):.2f} to {float(trace.max()):.2f} over {trace.size} steps")
+print(
+    f"forget gate of unit 17 in layer 0: {float(trace.min()):.2f} to {float(trace.max()):.2f} over {trace.size} steps"
+)
 verdicts = gs.saturation(recording)["verdict"].sel(signal="forget_gate")
 print(f"forget gates that switch or are stuck, before training: {int((verdicts != 'graded').sum())} of {verdicts.size}")

@@ -68,7 +68,9 @@ def run(out: Path, *, texts: Sequence[str] = TEXTS, say: Say | None = None) -> N
 
 
 def printed(line: str) -> None:
-    print(line, flush=True)
+    """Print a line now; what the terminal cannot show becomes question marks."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(line.encode(encoding, errors="replace").decode(encoding), flush=True)
 
 
 @contextmanager
@@ -126,9 +128,7 @@ def word_starts(text: str) -> list[bool]:
     return [character != " " and before == " " for before, character in zip(" " + text, text, strict=False)]
 
 
-def write_results(
-    folder: Path, recording: "xr.Dataset", saturated: "xr.Dataset", found: "Findings", text: str
-) -> None:
+def write_results(folder: Path, recording: "xr.Dataset", saturated: "xr.Dataset", found: "Findings", text: str) -> None:
     from . import demo_figures as figures
     from .probe.store import save_recording
 

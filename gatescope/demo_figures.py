@@ -4,6 +4,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from .demo_findings import APART, GATE, SPACE, Best, apart
 from .probe.plots.saturation import plot_saturation
@@ -43,8 +44,16 @@ def figure_gates(recording: xr.Dataset, best: list[Best], sequence: int) -> Figu
 def draw_gates(ax: Axes, recording: xr.Dataset, best: list[Best], sequence: int) -> Axes:
     first = best[0]
     units = [unit.unit for unit in best]
-    at = {"layer": first.layer, "direction": first.direction, "sequence": sequence}
-    plot_signal(recording, GATE, **at, units=units, labels="character", ax=ax)  # type: ignore[arg-type]
+    plot_signal(
+        recording,
+        GATE,
+        layer=first.layer,
+        direction=first.direction,
+        sequence=sequence,
+        units=units,
+        labels="character",
+        ax=ax,
+    )
     ax.set_title(f"{GATE}: layer {first.layer}, {first.direction}, text {sequence}, units that tell spaces best")
     return ax
 
@@ -53,8 +62,15 @@ def figure_traces(recording: xr.Dataset, unit: Best, sequence: int) -> Figure:
     """The forget gate of one unit above its memory, over one text."""
     figure = Figure(figsize=(13, 4.6), layout="constrained")
     axes = figure.subplots(2, sharex=True)
-    at = {"layer": unit.layer, "direction": unit.direction, "sequence": sequence}
-    plot_traces(recording, unit.unit, **at, labels="character", axes=axes)  # type: ignore[arg-type]
+    plot_traces(
+        recording,
+        unit.unit,
+        layer=unit.layer,
+        direction=unit.direction,
+        sequence=sequence,
+        labels="character",
+        axes=axes,
+    )
     axes[0].set_title(f"layer {unit.layer}, {unit.direction}, unit {unit.unit}, text {sequence}")
     return figure
 
@@ -93,7 +109,7 @@ def draw_characters(ax: Axes, auc: xr.DataArray, layer: int, direction: str) -> 
     others = np.array([character != SPACE for character in characters])
     ax.axhline(shuts[others].max(), color="0.4", linewidth=0.8, linestyle=(0, (4, 3)), label="highest of any other")
     ax.set_xticks(places, [label_text(character) for character in characters])
-    ax.yaxis.get_major_locator().set_params(integer=True)
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.yaxis.set_major_formatter(lambda value, _: f"{abs(value):g}")
     ax.margins(y=0.15)
     ax.set_title(f"layer {layer}, {direction}", fontsize=10)

@@ -107,8 +107,7 @@ def shut_auc(recording: xr.Dataset, characters: list[str]) -> xr.DataArray:
     return xr.DataArray(
         values,
         dims=("character", *UNIT_DIMS),
-        coords=coords
-        | {"character": np.array(characters, dtype=object), "occurrences": ("character", counts)},
+        coords=coords | {"character": np.array(characters, dtype=object), "occurrences": ("character", counts)},
         name="auc",
     )
 

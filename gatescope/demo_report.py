@@ -34,13 +34,15 @@ def certificate(recording: xr.Dataset) -> str:
     gates = [name for name in recording["gate"].to_numpy() if name.endswith("_gate")]
     count = len(gates) * sizes["layer"] * sizes["direction"] * sizes["unit"]
     steps = int(recording["length"].sum())
+    sides = f"{sizes['layer']} layers, {sizes['direction']} directions, {sizes['unit']} units"
     return f"""## Certificate
 
 The model ran as it always does. Gates were rebuilt from its own states; put into the cell's equations they give those
 states back with an error of at most {attrs["parity"]:.1e} of the largest memory ({attrs["tolerance"]:g} is allowed).
 
-- {sizes["sequence"]} texts, {steps:,} characters; {sizes["layer"]} layers, {sizes["direction"]} directions, {sizes["unit"]} units
+- {sizes["sequence"]} texts, {steps:,} characters; {sides}
 - {count:,} gates ({", ".join(gates)}), {count * steps:,} gate values; with all states {recording.nbytes / 1e6:.0f} MB
+- gatescope {attrs["gatescope_version"]}, torch {attrs["torch_version"]}
 """
 
 
@@ -56,22 +58,25 @@ def stuck_and_switching(saturated: xr.Dataset) -> str:
         ]
         rows.append((layer, direction, *cells))
     graded, dead = (int(counts.sel(verdict=verdict).sum()) for verdict in ("graded", "dead"))
-    low, high = saturated.attrs["low"], saturated.attrs["high"]
+    low, high, size = saturated.attrs["low"], saturated.attrs["high"], saturated.sizes["unit"]
+    header = ("layer", "direction", *(str(gate).replace("_", " ") for gate in gates))
     return f"""## Stuck and switching gates
 
-Units of {saturated.sizes["unit"]}: stuck open / stuck shut / switching; open is above {high:g}, shut below {low:g}. The other gates: {graded:,} graded,
-{dead:,} of dead units.
+Units of {size}: stuck open / stuck shut / switching; open is above {high:g}, shut below {low:g}. The other gates:
+{graded:,} graded, {dead:,} of dead units.
 
-{table(("layer", "direction", *(str(gate).replace("_", " ") for gate in gates)), rows)}
+{table(header, rows)}
 """
 
 
 def spaces(found: Findings) -> str:
     shuts, twice, opens = apart(found.auc), apart_twice(found.auc), apart(found.auc, opening=True)
-    rows, yes, no = [], [], []
+    rows: list[Row] = []
+    yes: list[str] = []
+    no: list[str] = []
     for layer, direction in places(shuts):
-        at = {"layer": layer, "direction": direction}
-        count, again, opening = (int(values.sel(**at, character=SPACE)) for values in (shuts, twice, opens))
+        at: dict[str, Any] = {"layer": layer, "direction": direction}
+        count, again, opening = (int(values.sel(at | {"character": SPACE})) for values in (shuts, twice, opens))
         (other, highest), (_, open_highest) = runner_up(shuts.sel(at)), runner_up(opens.sel(at))
         rows.append((layer, direction, count, again, opening, open_highest, highest, named(other) if highest else "-"))
         (yes if count > highest else no).append(f"layer {layer} {direction} ({count} against {highest})")
@@ -79,21 +84,34 @@ def spaces(found: Findings) -> str:
     header = ("layer", "direction", "at spaces", "in both halves", "open at spaces", "open, highest other")
     return f"""## Which forget gates shut at spaces
 
-Units whose {GATE.replace("_", " ")} is lower at a character than at other steps with an AUC above {APART:g} (0.5: cannot tell, 1: always
-lower). There are {occurrences} spaces; "highest other" is the character, of those that occur at least {AT_LEAST} times, with the most
-such units. Few occurrences make a high AUC easier, so the comparison favours the others. "Open" counts units that are
-higher at the character instead.
+Units whose forget gate is lower at a character than at other steps with an AUC above {APART:g} (0.5: cannot tell,
+1: always lower). There are {occurrences} spaces; "highest other" is the character, of those that occur at least
+{AT_LEAST} times, with the most such units. Few occurrences make a high AUC easier, so the comparison favours
+the others. "Open" counts units that are higher at the character instead.
 
 {table((*header, "shut, highest other", "which"), rows)}
 
-More units shut at spaces than at any other character: {"; ".join(yes) or "nowhere"}.
-As many or more shut at another one: {"; ".join(no) or "nowhere"}.
+More units shut at spaces than at any other character:
+
+{listing(yes)}
+
+As many or more shut at another one:
+
+{listing(no)}
 """
 
 
 def units(best: Sequence[Best]) -> str:
     rows = [
-        (b.layer, b.direction, b.unit, f"{b.chosen:.3f}", f"{b.held_out:.3f}", f"{b.other_held_out:.3f}", named(b.other))
+        (
+            b.layer,
+            b.direction,
+            b.unit,
+            f"{b.chosen:.3f}",
+            f"{b.held_out:.3f}",
+            f"{b.other_held_out:.3f}",
+            named(b.other),
+        )
         for b in best
     ]
     header = ("layer", "direction", "unit", "AUC, chosen on", "AUC, held out", "best other", "which")
@@ -110,24 +128,28 @@ def caution(found: Findings) -> str:
     often = found.auc["occurrences"].isel(half=0).drop_vars("half")
     frequent = often["character"].to_numpy()[often.to_numpy() >= often.sel(character=SPACE).item() / 2]
     first = found.shut.isel(layer=0)
-    lines = []
+    lines: list[str] = []
     for direction in first["direction"].to_numpy():
         counts = [
             f"{int(first.sel(direction=direction, character=character))} at every {named(character, letter=False)}"
             for character in frequent
         ]
-        lines.append(f"- {direction}: {', '.join(counts)}")
+        lines.append(f"{direction}: {', '.join(counts)}")
     return f"""## A count of shut gates alone proves nothing
 
 Units of layer {int(first["layer"])} whose forget gate is below {SHUT:g} at every occurrence of a frequent character:
 
-{chr(10).join(lines)}
+{listing(lines)}
 """
 
 
 def places(counts: xr.DataArray) -> list[tuple[int, str]]:
     directions = counts["direction"].to_numpy().tolist()
     return [(int(layer), str(direction)) for layer in counts["layer"].to_numpy() for direction in directions]
+
+
+def listing(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines or ("nowhere",))
 
 
 def named(character: str, *, letter: bool = True) -> str:

@@ -1,9 +1,9 @@
 """Thirty-two short Arabic texts for the demo: proverbs that belong to everybody, and plain modern sentences.
 
-The modern sentences were written for this demo and may be used by anybody for anything. None of the texts has vowel
-marks, digits or the letter alif maqsura (U+0649): the diacritizer's alphabet lacks the last two and would read an unknown
-symbol. Word order and vocabulary vary (questions, quotations, lists, news, instructions), punctuation is what a
-newspaper would print.
+The modern sentences were written for this demo and may be used by anybody for anything. No text has vowel marks, which
+the diacritizer takes away before it reads, nor digits or the letter alif maqsura (U+0649), which its alphabet lacks and
+which it would read as an unknown symbol. Questions, quotations, lists, news and instructions are among them, punctuated
+as a newspaper would.
 """
 
 PROVERBS = (

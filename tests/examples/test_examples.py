@@ -1,0 +1,80 @@
+"""Every example runs, quietly and in time, and says what it promises."""
+
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted(path.name for path in (TOP / "examples").glob("*.py"))
+MODELS = {"uzbek_padding.py": "uzmorph_nn", "readme_picture.py": "diacritize"}
+LIMIT = 120  # seconds
+
+
+def run_example(name: str, *arguments: str, cwd: Path) -> str:
+    model = MODELS.get(name)
+    if model is not None and find_spec(model) is None:
+        pytest.skip(f"{name} needs the package that has {model}; install gatescope[examples]")
+    command = [sys.executable, "-W", "error", str(TOP / "examples" / name), *arguments]
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_every_example_is_tried_here() -> None:
+    tried = set(re.findall(r'run_example\("(\w+\.py)"', Path(__file__).read_text(encoding="utf-8")))
+    assert tried == set(EXAMPLES)
+
+
+def test_your_own_model_is_recorded_with_certificate_and_verdicts(tmp_path: Path) -> None:
+    said = run_example("record_your_model.py", cwd=tmp_path)
+    (error,) = re.findall(r"error of at most (\S+)", said)
+    assert float(error) < 1e-5
+    assert "signals: input_gate, forget_gate, candidate, output_gate, cell_state, hidden_state" in said
+    assert "over 50 steps" in said
+    assert said.rstrip().endswith("of 128")
+
+
+def test_padding_fills_the_backward_memory_as_an_independent_unrolling_found(tmp_path: Path) -> None:
+    said = run_example("uzbek_padding.py", cwd=tmp_path)
+    row = next(line.split() for line in said.splitlines() if line.startswith("kitoblarimizdan"))
+    assert row[1:5] == ["76%", "37%", "16.3", "9.0"]
+    words = [line.split() for line in said.splitlines() if "%" in line]
+    assert len(words) == 6
+    assert all(float(word[1][:-1]) > 2 * float(word[2][:-1]) for word in words)
+
+
+def test_the_readme_picture_is_drawn_again_where_one_says(tmp_path: Path) -> None:
+    said = run_example("readme_picture.py", "again.png", cwd=tmp_path)
+    assert said == "wrote again.png\n"
+    picture = (tmp_path / "again.png").read_bytes()
+    assert picture[:8] == b"\x89PNG\r\n\x1a\n"
+    assert 1300 < int.from_bytes(picture[16:20], "big") < 1500
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_without_its_model_an_example_says_so_in_one_sentence(name: str, tmp_path: Path) -> None:
+    code = f"""
+import importlib.util, runpy, sys
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda wanted, *rest: None if wanted == {MODELS[name]!r} else find(wanted, *rest)
+sys.argv = [{name!r}]
+runpy.run_path({str(TOP / "examples" / name)!r}, run_name="__main__")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"skipped: .*pip install 'gatescope\[examples\]'\.\n", done.stdout)
