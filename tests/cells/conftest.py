@@ -97,8 +97,28 @@ CELLS = {
 }
 
 
-@pytest.fixture(params=CELLS.values(), ids=CELLS.keys())
+def only(holds: Callable[[Cell, AbstractCell], bool]) -> list[object]:
+    """The rows for which something holds of the row and a cell it makes."""
+    return [pytest.param(row, id=name) for name, row in CELLS.items() if holds(row, row.make(2, 3))]
+
+
+@pytest.fixture(params=only(lambda row, cell: True))
 def row(request: pytest.FixtureRequest) -> Cell:
+    return request.param
+
+
+@pytest.fixture(params=only(lambda row, cell: row.torch is not None))
+def row_in_torch(request: pytest.FixtureRequest) -> Cell:
+    return request.param
+
+
+@pytest.fixture(params=only(lambda row, cell: cell.parallel))
+def row_in_parallel(request: pytest.FixtureRequest) -> Cell:
+    return request.param
+
+
+@pytest.fixture(params=only(lambda row, cell: cell.retention != "none"))
+def row_that_retains(request: pytest.FixtureRequest) -> Cell:
     return request.param
 
 

@@ -138,11 +138,9 @@ def test_bounds_hold_and_are_the_ends_of_the_squasher(row):
             assert upper - 0.01 < values.max() <= upper
 
 
-def test_retention_is_what_multiplies_the_old_memory(row):
-    cell = row.make(3, 4, dtype=DOUBLE)
+def test_retention_is_what_multiplies_the_old_memory(row_that_retains):
+    cell = row_that_retains.make(3, 4, dtype=DOUBLE)
     form, what = retention_form(cell.retention)
-    if form == "none":
-        pytest.skip("this cell has no factor on its old memory")
     recorder = Recorder(lambda name, value: torch.zeros_like(value) if name == "candidate" else value)
     state = random_state(cell, 5)
     cell(torch.randn(5, 3, dtype=DOUBLE), state, recorder)
@@ -153,10 +151,8 @@ def test_retention_is_what_multiplies_the_old_memory(row):
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_values_and_gradients_equal_torchs(row, bias):
-    if row.torch is None:
-        pytest.skip("torch has no such cell")
-    theirs, ours = row.torch(3, 5, bias=bias, dtype=DOUBLE), row.make(3, 5, bias=bias, dtype=DOUBLE)
+def test_values_and_gradients_equal_torchs(row_in_torch, bias):
+    theirs, ours = row_in_torch.torch(3, 5, bias=bias, dtype=DOUBLE), row_in_torch.make(3, 5, bias=bias, dtype=DOUBLE)
     ours.load_state_dict(theirs.state_dict())
     inputs = torch.randn(6, 2, 3, dtype=DOUBLE)
     results = []
@@ -174,13 +170,11 @@ def test_values_and_gradients_equal_torchs(row, bias):
         assert (theirs_now - ours_now).abs().max() < 1e-12
 
 
-def test_the_same_seed_draws_torchs_initial_weights(row):
-    if row.torch is None:
-        pytest.skip("torch has no such cell")
+def test_the_same_seed_draws_torchs_initial_weights(row_in_torch):
     torch.manual_seed(3)
-    theirs = row.torch(3, 5).state_dict()
+    theirs = row_in_torch.torch(3, 5).state_dict()
     torch.manual_seed(3)
-    ours = row.make(3, 5).state_dict()
+    ours = row_in_torch.make(3, 5).state_dict()
     assert all(torch.equal(theirs[name], ours[name]) for name in theirs)
     assert list(theirs) == list(ours)
 
@@ -205,10 +199,8 @@ def test_gradients_equal_finite_differences(row):
 
 
 @pytest.mark.parametrize("steps", [1, 7, 150])
-def test_the_rebuild_of_all_steps_at_once_equals_going_step_by_step(row, steps):
-    cell = row.make(3, 4, dtype=DOUBLE)
-    if not cell.parallel:
-        pytest.skip("this cell's memory is no linear recurrence")
+def test_the_rebuild_of_all_steps_at_once_equals_going_step_by_step(row_in_parallel, steps):
+    cell = row_in_parallel.make(3, 4, dtype=DOUBLE)
     inputs, state = torch.randn(steps, 2, 3, dtype=DOUBLE), random_state(cell, 2)
     recorders, before = unroll(cell, inputs, state)
     shown = torch.stack([entry[0] for entry in before])
