@@ -1,0 +1,136 @@
+"""How a call of a recurrent module is noticed, however it is made.
+
+Forward hooks work from any thread but see only calls through the module itself. A function mode sees the kernels that
+torch runs (`module.forward(...)`, `torch._VF.lstm`, swapped weights) but only in its own thread. Both are used; what both
+see counts once. Per thread there is one mode, shared by all live probes, so that probes may end in any order.
+"""
+
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
+
+STACK_KERNELS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+CELL_KERNELS = ("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell")
+KERNELS: dict[Any, str] = {getattr(torch, name): name for name in (*STACK_KERNELS, *CELL_KERNELS)}
+REORDER = torch.Tensor.index_select
+
+
+class Kernel(NamedTuple):
+    """One call of a kernel of torch, with the weights that it really used."""
+
+    name: str
+    input: Tensor
+    state: Tensor | tuple[Tensor, ...]
+    weights: list[Tensor]
+    batch_sizes: Tensor | None
+    batch_first: bool
+    output: Any
+    random: Tensor | None  # the generator's state before a call that drops values between layers
+
+    @property
+    def last(self) -> Tensor:
+        """The first of the last states, which packed calls put back into the caller's order."""
+        return self.output[1]  # type: ignore[no-any-return]
+
+
+class Listener(Protocol):
+    def hear(self, kernel: Kernel) -> None:
+        """A kernel has run in this thread."""
+
+    def hear_order(self, tensor: Tensor, order: Tensor) -> None:
+        """Rows of a tensor have been put into another order in this thread."""
+
+
+class Dispatcher(TorchFunctionMode):
+    """The one function mode of a thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listeners: list[Listener] = []
+
+    def __torch_function__(
+        self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = KERNELS.get(func) if func.__hash__ else None
+        if name is None:
+            output = func(*args, **kwargs)
+            if func is REORDER and len(args) == 3:
+                for listener in tuple(self.listeners):
+                    listener.hear_order(args[0], args[2])
+            return output
+        before = parse(name, args, kwargs)
+        output = func(*args, **kwargs)
+        for listener in tuple(self.listeners):
+            listener.hear(before._replace(output=output))
+        return output
+
+
+def parse(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kernel:
+    """A kernel's arguments by name; stacks come padded (9 arguments) or packed (8, `batch_sizes` second)."""
+    args = (*args, *kwargs.values())
+    if name in CELL_KERNELS:
+        input, state, *weights = args
+        return Kernel(name, input, state, [w for w in weights if w is not None], None, False, None, None)
+    packed = isinstance(args[3], (list, tuple))
+    input, state, weights = (args[0], args[2], args[3]) if packed else args[:3]
+    layers, dropout, training = args[-5:-2] if not packed else args[-4:-1]
+    random = generator_state(input.device) if training and dropout > 0 and layers > 1 else None
+    return Kernel(name, input, state, list(weights), args[1] if packed else None, not packed and args[-1], None, random)
+
+
+def generator_state(device: torch.device) -> Tensor:
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+class _Thread(threading.local):
+    dispatcher: Dispatcher | None = None
+
+
+_thread = _Thread()
+
+
+def listen(listener: Listener) -> None:
+    """Hear the kernels that this thread runs."""
+    if _thread.dispatcher is None:
+        _thread.dispatcher = Dispatcher()
+        _thread.dispatcher.__enter__()
+    _thread.dispatcher.listeners.append(listener)
+
+
+def unlisten(listener: Listener) -> None:
+    """Hear no more; with the last listener of a thread its mode goes, wherever it stands among other modes."""
+    dispatcher = _thread.dispatcher
+    if dispatcher is None or listener not in dispatcher.listeners:
+        return
+    dispatcher.listeners.remove(listener)
+    if dispatcher.listeners:
+        return
+    _thread.dispatcher = None
+    if dispatcher in _get_current_function_mode_stack():
+        above = []
+        while (mode := _pop_mode()) is not dispatcher:
+            above.append(mode)
+        for mode in reversed(above):
+            _push_mode(mode)
+
+
+def hears(listener: Listener) -> bool:
+    """Whether this thread's kernels reach the listener."""
+    return _thread.dispatcher is not None and listener in _thread.dispatcher.listeners
+
+
+def opaque(hook: Callable[..., None]) -> Callable[..., None]:
+    """A hook that torch.compile calls and does not look into."""
+
+    def call(*args: Any, **kwargs: Any) -> None:
+        dynamo = sys.modules.get("torch._dynamo")
+        (hook if dynamo is None else dynamo.disable(hook))(*args, **kwargs)
+
+    call._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return call
