@@ -191,7 +191,11 @@ def test_normalising_repairs_what_files_change_and_nothing_else(make_recording):
         unit=np.arange(5, dtype=np.int32),
         call=recording["call"].astype(np.int16),
     ).assign_attrs(parity=np.float64(1e-7))
+    closed: list[str] = []
+    foreign.set_close(lambda: closed.append("file"))
     result = normalise(foreign)
+    result.close()
+    assert closed == ["file"]
     xr.testing.assert_identical(result, recording)
     assert list(result.coords) == list(foreign.coords)
     assert {k: v.dtype for k, v in result.variables.items()} == {k: v.dtype for k, v in recording.variables.items()}

@@ -42,6 +42,7 @@ def assert_same(opened: xr.Dataset | xr.DataTree, recording: xr.Dataset | xr.Dat
     for name, variable in recording.variables.items():
         assert opened.variables[name].dtype == variable.dtype, name
         assert opened.variables[name].dims == variable.dims, name
+        assert opened.variables[name].encoding == {}, "a file's chunks and codecs must not follow into the next file"
         kinds = [type(v) for v in variable.attrs.values()]
         assert [type(v) for v in opened.variables[name].attrs.values()] == kinds, name
 
@@ -285,14 +286,25 @@ def test_a_missing_folder_is_named(make_recording, tmp_path, suffix):
         save_recording(make_recording(), tmp_path / "nowhere" / f"run{suffix}")
 
 
-def test_nothing_that_exists_is_overwritten(make_recording, tmp_path, suffix):
+def test_nothing_that_exists_is_overwritten(make_recording, tmp_path, suffix, monkeypatch):
     path = save_recording(make_recording(), tmp_path / f"run{suffix}")
+    monkeypatch.setattr(zarr_files, "write", None)  # it is refused before anything is written
+    monkeypatch.setattr(netcdf_files, "write", None)
     link = tmp_path / f"dangling{suffix}"
     link.symlink_to(tmp_path / "gone")
     for taken in (path, link):
         with pytest.raises(FileExistsError, match="never overwritten"):
             save_recording(make_recording(seed=1), taken)
     assert_same(open_recording(path).load(), make_recording())
+
+
+def test_what_somebody_else_put_there_meanwhile_is_not_overwritten(make_recording, tmp_path, suffix, monkeypatch):
+    files, path = (zarr_files if suffix == ".zarr" else netcdf_files), tmp_path / f"run{suffix}"
+    monkeypatch.setattr(files, "finish", lambda *_: path.write_text("theirs"))
+    with pytest.raises(FileExistsError, match="never overwritten"):
+        save_recording(make_recording(), path)
+    assert os.listdir(tmp_path) == [path.name]
+    assert path.read_text() == "theirs"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, OSError])
