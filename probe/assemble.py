@@ -94,15 +94,7 @@ def calls(track: Track, steps: int) -> Array:
 
 def labels(track: Track, steps: int) -> Iterator[tuple[str, Array]]:
     """Each label laid on its steps; calls without it are padded."""
-    kinds: dict[str, np.dtype[Any]] = {}
-    for chunk in track.chunks:
-        for name, values in chunk.labels.items():
-            if kinds.setdefault(name, values.dtype) != values.dtype:
-                raise ValueError(
-                    f"labels {name!r} must be of one kind in all calls; {kinds[name]} and {values.dtype} came. "
-                    "Give text, booleans or numbers throughout."
-                )
-    for name, dtype in kinds.items():
+    for name, dtype in track.kinds.items():
         result = np.full((len(track.sequences.length), steps), padding_value(dtype), dtype=dtype)
         for chunk in track.chunks:
             if name in chunk.labels:

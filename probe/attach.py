@@ -2,21 +2,25 @@
 
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from numbers import Real
 from typing import Any, Self
 
 import torch
 import xarray as xr
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from ..signals import PREACTIVATION
 from .assemble import assemble
 from .calls import observe
 from .find import choose
-from .labels import LabelSource, Misfit, check_lengths, check_name
-from .rebuild import names, rebuild
+from .hooks import Calls, Hook, running
+from .labels import LabelSource, Misfit, check_name, check_source
+from .rebuild import rebuild
 from .schema import LABEL_DIMS
-from .track import Chunk, Track, lay
+from .track import Array, Track, lay
 
 Modules = str | Sequence[str] | None
 
@@ -64,7 +68,8 @@ def attach(
     Raises
     ------
     ValueError
-        If the model has no recurrent module, a name is unknown, or, at the end of the block, nothing was called.
+        If the model has no recurrent module, or a name is unknown. At the end of the block, if nothing was called, or
+        labels or lengths fit none of the modules; the recordings are there all the same.
     TypeError
         If what is recurrent in the model cannot be seen (scripted, traced, exported or quantized modules).
     ParityError
@@ -127,6 +132,7 @@ def record(
     >>> recording.attrs["cell"], recording.sizes["time"]
     ('GRUCell', 7)
     """
+    check_source(labels)
     probe = attach(
         model,
         module,
@@ -144,17 +150,6 @@ def record(
             probe.annotate(lengths=lengths)
         model(*inputs, **dict(inputs_kwargs or {}))
     return probe.recording()
-
-
-class Frame(threading.local):
-    """One call of the model in one thread: the labels given for it and what was recorded in it."""
-
-    def __init__(self) -> None:
-        self.depth = 0
-        self.closed = False
-        self.labels: dict[str, Any] = {}
-        self.chunks: list[tuple[Track, Chunk]] = []
-        self.random: dict[str, list[Tensor | None]] = {}
 
 
 class Probe:
@@ -176,27 +171,27 @@ class Probe:
         lengths: Any = None,
         tolerance: float = 1e-4,
     ) -> None:
-        chosen = choose(model, modules if modules is None or isinstance(modules, str) else list(modules))
-        if not tolerance > 0:
+        tracks = {path: Track(observe(path, module)) for path, module in choose(model, modules).items()}
+        if not (isinstance(tolerance, Real) and tolerance > 0):
             raise ValueError(f"tolerance must be a number above 0; {tolerance!r} came. The default is 1e-4.")
+        check_source(labels)
+        self._wanted = choose_signals(tracks, signals, preactivations)
         self.model = model
-        self.tracks = {path: Track(observe(path, module)) for path, module in chosen.items()}
-        self._signals = None if signals is None else _names(signals)
-        self._preactivations = preactivations
+        self.tracks = {path: track for path, track in tracks.items() if self._wanted[path]}
+        self._taken = frozenset(name for track in tracks.values() for name in track.offered)
         if isinstance(labels, Mapping):
             labels = dict(labels)
             lengths = labels.pop("lengths", lengths)
             for name in labels:
-                check_name(name)
+                check_name(name, self._taken)
         self._labels, self._lengths, self._tolerance = labels, lengths, tolerance
-        self._handles: list[RemovableHandle] = []
-        self._frame = Frame()
+        self._hooks: list[tuple[Hook, RemovableHandle]] = []
+        self._calls = Calls(model)
         self._lock = threading.RLock()
-        self._checked: set[str] = set()
         self._closed = False
 
     def __enter__(self) -> Self:
-        if self._handles or self._closed:
+        if self._hooks or self._closed:
             raise ValueError("a probe must be used in one with block; this one was entered before. Attach again.")
         try:
             self._hook()
@@ -208,94 +203,59 @@ class Probe:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
         self._unhook()
         self._closed = True
-        if kind is None and not any(track.chunks for track in self.tracks.values()):
-            raise ValueError(
-                f"the block must call at least one of {', '.join(map(repr, self.tracks))}; none was called through "
-                "its module. Call the model inside the block."
-            )
+        if kind is None:
+            self._require_calls()
+            self._check_whole()
 
     def _hook(self) -> None:
-        keep = self._handles.append
-        keep(self.model.register_forward_pre_hook(self._open, prepend=True, with_kwargs=True))
+        model = self.model
+        self._keep(model, self._open, model.register_forward_pre_hook, prepend=True, with_kwargs=True)
         for path, track in self.tracks.items():
             module = track.observed.module
+            self._keep(module, partial(self._before, path), module.register_forward_pre_hook, with_kwargs=True)
+            self._keep(module, partial(self._after, path), module.register_forward_hook, prepend=True, with_kwargs=True)
+        self._keep(model, self._close, model.register_forward_hook)
 
-            def before(module: nn.Module, args: Any, kwargs: Any, path: str = path) -> None:
-                self._before(path, module)
-
-            def after(module: nn.Module, args: Any, kwargs: Any, output: Any, path: str = path) -> None:
-                self._after(path, module, args, kwargs, output)
-
-            keep(module.register_forward_pre_hook(before, with_kwargs=True))
-            keep(module.register_forward_hook(after, prepend=True, with_kwargs=True))
-        keep(self.model.register_forward_hook(self._close))
-        keep(self.model.register_forward_hook(self._abandon, always_call=True))
+    def _keep(
+        self, module: nn.Module, act: Callable[..., None], register: Callable[..., RemovableHandle], **how: bool
+    ) -> None:
+        hook = Hook(module, act)
+        self._hooks.append((hook, register(hook, **how)))
 
     def _unhook(self) -> None:
-        while self._handles:
-            self._handles.pop().remove()
+        while self._hooks:
+            hook, handle = self._hooks.pop()
+            hook.act = None  # another thread may be about to call it
+            handle.remove()
 
-    def _open(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if model is not self.model or self._closed:
-            return
-        self._frame.depth += 1
-        if self._frame.depth == 1 and callable(self._labels):
-            self.annotate(**dict(self._labels(args, kwargs)))
+    def _open(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._calls.begin() and callable(self._labels):
+            labels = self._labels(args, kwargs)
+            if not isinstance(labels, Mapping):
+                raise TypeError(
+                    f"labels must be a mapping from names to arrays; the function gave {type(labels).__name__}. "
+                    "Return for instance {'token': tokens}."
+                )
+            self.annotate(**labels)
 
-    def _before(self, path: str, module: nn.Module) -> None:
-        track = self.tracks[path]
-        if module is track.observed.module and not self._closed:
-            self._frame.random.setdefault(path, []).append(track.observed.random_state())
+    def _before(self, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._calls.random.setdefault(path, []).append(self.tracks[path].observed.random_state())
 
     @torch.no_grad()
-    def _after(self, path: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+    def _after(self, path: str, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         track = self.tracks[path]
-        if module is not track.observed.module or self._closed:
-            return
-        stack = self._frame.random.get(path, [])
+        stack = self._calls.random.get(path, [])
         call = track.observed.read(args, kwargs, output, stack.pop() if stack else None)
-        with torch.autocast(call.layers[0].hidden.device.type, enabled=False), self._lock:
-            wanted = self._wanted(track)
-            rebuilt, cells = rebuild(track.observed, call, wanted, self._tolerance, len(track.chunks))
-            chunk = track.add(call, rebuilt, cells, module.training)
-        self._frame.chunks.append((track, chunk))
-        if self._frame.depth == 0:
+        with self._lock:
+            rebuilt, cells = rebuild(track.observed, call, self._wanted[path], self._tolerance, len(track.chunks))
+            chunk = track.add(call, rebuilt, cells, track.observed.module.training)
+        self._calls.chunks.append((track, chunk))
+        if not (self._calls.busy and running(self.model)):  # called without its model
             self._settle()
 
-    def _close(self, model: nn.Module, args: Any, output: Any) -> None:
-        if model is not self.model or self._closed:
-            return
-        self._frame.depth -= 1
-        self._frame.closed = True
-        if self._frame.depth == 0:
+    def _close(self, args: tuple[Any, ...], output: Any) -> None:
+        if self._calls.is_outermost():
             self._settle()
-
-    def _abandon(self, model: nn.Module, args: Any, output: Any) -> None:
-        """After a call that ended in an error its labels must not reach the next one."""
-        if model is not self.model or self._closed:
-            return
-        if not self._frame.closed:
-            self._frame.depth -= 1
-            self._frame.labels, self._frame.chunks, self._frame.random = {}, [], {}
-        self._frame.closed = False
-
-    def _wanted(self, track: Track) -> frozenset[str]:
-        cells = track.observed.cells()
-        offered = names(cells[0][0], self._preactivations or self._signals is not None)
-        if self._signals is None:
-            return frozenset(offered)
-        unknown = [name for name in self._signals if name not in offered]
-        if unknown and track.observed.path not in self._checked and not self._offered_elsewhere(unknown):
-            raise ValueError(
-                f"signals must be named as the cell names them; {', '.join(map(repr, unknown))} came for "
-                f"{track.observed.path!r}. Choose from: {', '.join(offered)}."
-            )
-        self._checked.add(track.observed.path)
-        return frozenset(self._signals) & frozenset(offered)
-
-    def _offered_elsewhere(self, wanted: list[str]) -> bool:
-        every = {n for track in self.tracks.values() for n in names(track.observed.cells()[0][0], True)}
-        return all(name in every for name in wanted)
 
     def annotate(self, **labels: Any) -> None:
         """Label the steps of the next call of the model (in this thread).
@@ -314,18 +274,16 @@ class Probe:
         """
         for name in labels:
             if name != "lengths":
-                check_name(name)
-        self._frame.labels |= labels
+                check_name(name, self._taken)
+        self._calls.drop_unfinished()
+        self._calls.labels |= labels
 
     def _settle(self) -> None:
         """Lay the labels of a finished call on what was recorded in it."""
-        frame = self._frame
-        labels, chunks = frame.labels, frame.chunks
-        frame.labels, frame.chunks, frame.random = {}, [], {}
-        if not labels or not chunks:
-            return
-        with self._lock:
-            lay(labels, chunks)
+        labels, chunks = self._calls.take()
+        if labels and chunks:
+            with self._lock:
+                lay(labels, chunks)
 
     def recording(self, module: str | None = None) -> xr.Dataset:
         """The recording of one module.
@@ -343,8 +301,7 @@ class Probe:
         Raises
         ------
         ValueError
-            If the path is unknown, was not called, or is left out where several modules were; if labels or lengths
-            given to `attach` do not fit.
+            If the path is unknown, was not called, or is left out where several modules were.
         """
         called = [path for path, track in self.tracks.items() if track.chunks]
         if module is None and len(called) == 1:
@@ -366,6 +323,7 @@ class Probe:
 
     def tree(self) -> xr.DataTree:
         """All recordings: an empty root and one node per module that was called, named by its path."""
+        self._require_calls()
         return xr.DataTree(
             children={path: xr.DataTree(self.recording(path)) for path, track in self.tracks.items() if track.chunks}
         )
@@ -373,27 +331,62 @@ class Probe:
     def choices(self) -> str:
         return f"Choose from: {', '.join(self.tracks)}."
 
+    def _require_calls(self) -> None:
+        if not any(track.chunks for track in self.tracks.values()):
+            raise ValueError(
+                f"the block must call at least one of {', '.join(map(repr, self.tracks))}; none was called through "
+                "its module. Call the model inside the block."
+            )
+
     def _finish(self, track: Track) -> xr.Dataset:
-        """Assemble, with the labels and lengths that were given for the whole recording."""
-        if self._lengths is not None:
-            track.trim(check_lengths(self._lengths, len(track.sequences.length), max(track.sequences.length)))
-        recording = assemble(track)
-        labels = self._labels if isinstance(self._labels, Mapping) else {}
-        laid = {}
-        for name, values in labels.items():
-            try:
-                laid[name] = track.fit(name, values)
-            except Misfit:
-                if not any(other.fits(name, values) for other in self.tracks.values() if other.chunks):
-                    raise
-                track.left_out.add(name)
-        recording = recording.assign_coords({name: (LABEL_DIMS, values) for name, values in laid.items()})
-        if track.left_out:
-            recording.attrs["labels_left_out"] = ", ".join(sorted(track.left_out))
+        """Assemble, with those labels and lengths for the whole recording that fit this module."""
+        laid, misfits = self._lay_whole(track)
+        recording = assemble(track).assign_coords({name: (LABEL_DIMS, values) for name, values in laid.items()})
+        left_out = track.left_out | misfits.keys()
+        if left_out:
+            recording.attrs["labels_left_out"] = ", ".join(sorted(left_out))
         return recording
 
+    def _lay_whole(self, track: Track) -> tuple[dict[str, Array], dict[str, ValueError]]:
+        """What was given to `attach` for the whole recording: the labels that fit, and why the rest does not."""
+        laid: dict[str, Array] = {}
+        misfits: dict[str, ValueError] = {}
+        if self._lengths is not None:
+            try:
+                track.trim(self._lengths)
+            except Misfit as misfit:
+                misfits["lengths"] = misfit
+        for name, values in self._labels.items() if isinstance(self._labels, Mapping) else ():
+            try:
+                laid[name] = track.fit(name, values)
+            except ValueError as misfit:
+                misfits[name] = misfit
+        return laid, misfits
 
-def _names(signals: Sequence[str]) -> list[str]:
-    if isinstance(signals, str) or not all(isinstance(name, str) for name in signals) or not signals:
+    def _check_whole(self) -> None:
+        """Raise where labels or lengths for the whole recording fit none of the modules that were called."""
+        first, *others = (self._lay_whole(track)[1] for track in self.tracks.values() if track.chunks)
+        for name, misfit in first.items():
+            if all(name in other for other in others):
+                raise misfit
+
+
+def choose_signals(
+    tracks: Mapping[str, Track], signals: Sequence[str] | None, preactivations: bool
+) -> dict[str, frozenset[str]]:
+    """Path -> names of the signals to keep of that module."""
+    if signals is None:
+        return {
+            path: frozenset(name for name in track.offered if preactivations or not name.endswith(PREACTIVATION))
+            for path, track in tracks.items()
+        }
+    if isinstance(signals, str) or not signals or not all(isinstance(name, str) for name in signals):
         raise ValueError(f"signals must be a list of names; {signals!r} came. Give for instance ['forget_gate'].")
-    return list(signals)
+    offered = dict.fromkeys(name for track in tracks.values() for name in track.offered)
+    unknown = [name for name in signals if name not in offered]
+    if unknown:
+        raise ValueError(
+            f"signals must be named as the cells name them; {', '.join(map(repr, unknown))} came. "
+            f"Choose from: {', '.join(offered)}."
+        )
+    return {path: frozenset(signals) & frozenset(track.offered) for path, track in tracks.items()}

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from ..cells import AbstractCell, GRUCell, LSTMCell, Recurrent, RNNCell
+from .dispatch import CELL_KERNELS, Kernel, generator_state
 from .find import State, registration
 
 
@@ -41,7 +42,23 @@ class Observed(ABC):
         """[layer][direction], with the weights that the module has now."""
 
     @abstractmethod
-    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, rng: Tensor | None) -> Call: ...
+    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, random: Tensor | None) -> Call: ...
+
+    def runs(self, kernel: Kernel) -> bool:
+        """Whether a kernel has been run with this module's weights."""
+        return False
+
+    def read_kernel(self, kernel: Kernel, order: Tensor | None) -> Call:
+        """The call behind a kernel that was run without the module; `order` puts rows back into the caller's order."""
+        raise TypeError(f"{self.path!r} must be called as a module; a bare kernel came. Call the module itself.")
+
+    def use(self, weights: list[Tensor] | None) -> None:
+        """Compute with the weights that a kernel has used, or again with the module's own."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether the module is called as torch's own class is, so that the call itself says everything."""
+        return True
 
     def random_state(self) -> Tensor | None:
         """What must be kept before a call so that its dropout between layers can be replayed."""
@@ -110,6 +127,10 @@ def as_tuple(state: Any) -> State:
     return (state,) if isinstance(state, Tensor) else tuple(state)
 
 
+def are_tensors(*values: Any) -> bool:
+    return all(isinstance(value, Tensor) for value in values)
+
+
 def zeros(like: State) -> State:
     return tuple(torch.zeros_like(tensor) for tensor in like)
 
@@ -119,23 +140,35 @@ class Stack(Observed):
 
     module: Any
 
-    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, rng: Tensor | None) -> Call:
+    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, random: Tensor | None) -> Call:
         input, given = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "hx", "state")
+        if not self.understands(input, given, output):
+            name = type(self.module).__name__
+            raise TypeError(
+                f"{self.path!r} must be called as (input, state) and answer (output, state), as torch's own; its class "
+                f"{name} does otherwise. Let {name} hold the recurrent module instead of inheriting from it."
+            )
         form = Form(input, self.module.batch_first)
         final = form.states(as_tuple(output[1]))
         initial = zeros(final) if given is None else form.states(as_tuple(given))
-        layers = list(self.layers(form, form.raw(input), initial, form.raw(output[0]), rng))
+        layers = list(self.layers(form, form.raw(input), initial, form.raw(output[0]), random))
         return Call(layers, initial, final, given is not None, form.lengths(), ())
 
-    def layers(self, form: Form, raw: Tensor, initial: State, top: Tensor, rng: Tensor | None) -> Iterator[Layer]:
+    @staticmethod
+    def understands(input: Any, given: Any, output: Any) -> bool:
+        pair = isinstance(output, tuple) and len(output) == 2 and isinstance(input, (Tensor, PackedSequence))
+        same = pair and isinstance(output[0], PackedSequence) == isinstance(input, PackedSequence)
+        return same and are_tensors(*as_tuple(output[1]), *(() if given is None else as_tuple(given)))
+
+    def layers(self, form: Form, raw: Tensor, initial: State, top: Tensor, random: Tensor | None) -> Iterator[Layer]:
         count, directions = self.depth, 2 if self.bidirectional else 1
-        with replayed(rng, raw.device):
+        with replayed(random, raw.device):
             for index in range(count):
                 state = tuple(tensor[index * directions : (index + 1) * directions] for tensor in initial)
                 last = index == count - 1
                 hidden = top if last else self.run_layer(index, form, raw, state)
                 yield Layer(form.padded(raw), form.padded(hidden))
-                raw = hidden if last or rng is None else F.dropout(hidden, self.dropout, True)
+                raw = hidden if last or random is None else F.dropout(hidden, self.dropout, True)
 
     @property
     @abstractmethod
@@ -147,8 +180,7 @@ class Stack(Observed):
     def random_state(self) -> Tensor | None:
         if not (self.module.training and self.dropout > 0 and self.depth > 1):
             return None
-        device = next(self.module.parameters()).device
-        return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+        return generator_state(next(self.module.parameters()).device)
 
 
 class replayed:  # noqa: N801 - reads as a statement
@@ -180,6 +212,7 @@ class TorchStack(Stack):
 
     def __init__(self, path: str, module: nn.RNNBase) -> None:
         super().__init__(path, module)
+        self.used: list[Tensor] | None = None
         width = (module.proj_size or module.hidden_size) * (2 if module.bidirectional else 1)
         sizes = [module.input_size] + [width] * (module.num_layers - 1)
         directions = range(2 if module.bidirectional else 1)
@@ -197,12 +230,39 @@ class TorchStack(Stack):
     def bidirectional(self) -> bool:
         return self.module.bidirectional
 
+    def runs(self, kernel: Kernel) -> bool:
+        own = self.module._flat_weights
+        return (
+            kernel.name == self.module.mode.lower() and len(own) == len(kernel.weights) and own[0] is kernel.weights[0]
+        )
+
+    @property
+    def plain(self) -> bool:
+        torchs = (nn.LSTM.forward, nn.GRU.forward, nn.RNN.forward)
+        return type(self.module).forward in torchs and "forward" not in vars(self.module)
+
+    def use(self, weights: list[Tensor] | None) -> None:
+        self.used = weights
+
+    def read_kernel(self, kernel: Kernel, order: Tensor | None) -> Call:
+        input: Tensor | PackedSequence = kernel.input
+        output, *final = kernel.output
+        state = as_tuple(kernel.state)
+        if kernel.batch_sizes is not None:
+            rank = None if order is None else torch.argsort(order)
+            input, output = (PackedSequence(data, kernel.batch_sizes, rank, order) for data in (input, output))
+            if order is not None:
+                state, final = (tuple(t.index_select(1, order) for t in states) for states in (state, final))
+        form = Form(input, kernel.batch_first)
+        layers = list(self.layers(form, form.raw(input), state, form.raw(output), kernel.random))
+        return Call(layers, state, tuple(final), any(bool(t.any()) for t in state), form.lengths(), ())
+
     def weights(self, index: int) -> list[list[Tensor]]:
         """The weights really used, per direction of a layer, in torch's order."""
         names = self.module._all_weights
         each, directions = len(names[0]), 2 if self.bidirectional else 1
         start = index * directions * each
-        flat: list[Tensor] = self.module._flat_weights  # type: ignore[assignment]
+        flat: list[Tensor] = self.module._flat_weights if self.used is None else self.used  # type: ignore[assignment]
         return [flat[start + d * each : start + (d + 1) * each] for d in range(directions)]
 
     def cells(self) -> list[list[AbstractCell]]:
@@ -260,6 +320,12 @@ class Single(Observed):
     """A cell called once per step; its calls join into sequences."""
 
     def call(self, input: Tensor, state: State | None, new: State) -> Call:
+        if not are_tensors(input, *(state or ()), *new):
+            name = type(self.module).__name__
+            raise TypeError(
+                f"{self.path!r} must be called as (input, state) and answer the new state; its class {name} does "
+                f"otherwise. Say how to read its calls: gatescope.register({name}, as_cell, read=...)."
+            )
         rows = [tensor.reshape(1, -1, tensor.shape[-1]) for tensor in new]
         old = zeros(tuple(rows)) if state is None else tuple(t.reshape(1, -1, t.shape[-1]) for t in state)
         layer = Layer(input.reshape(1, -1, input.shape[-1]), rows[0])
@@ -269,16 +335,37 @@ class Single(Observed):
 class TorchCell(Single):
     """nn.LSTMCell, nn.GRUCell, nn.RNNCell and their subclasses."""
 
+    module: nn.RNNCellBase
+
     def __init__(self, path: str, module: nn.RNNCellBase) -> None:
         super().__init__(path, module)
         self.shadow = shadow(module, module.input_size)
+        self.used: list[Tensor] | None = None
 
     def cells(self) -> list[list[AbstractCell]]:
         names = [name for name, weight in self.shadow._parameters.items() if weight is not None]
-        bind(self.shadow, {name: getattr(self.module, name) for name in names})
+        used = [getattr(self.module, name) for name in names] if self.used is None else self.used
+        bind(self.shadow, dict(zip(names, used, strict=True)))
         return [[self.shadow]]
 
-    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, rng: Tensor | None) -> Call:
+    def runs(self, kernel: Kernel) -> bool:
+        own = self.module._parameters.get("weight_hh")
+        return kernel.name in CELL_KERNELS and own is kernel.weights[1]
+
+    @property
+    def plain(self) -> bool:
+        torchs = (nn.LSTMCell.forward, nn.GRUCell.forward, nn.RNNCell.forward)
+        return type(self.module).forward in torchs and "forward" not in vars(self.module)
+
+    def use(self, weights: list[Tensor] | None) -> None:
+        self.used = weights
+
+    def read_kernel(self, kernel: Kernel, order: Tensor | None) -> Call:
+        state = as_tuple(kernel.state)
+        given = any(bool(tensor.any()) for tensor in state)
+        return self.call(kernel.input, state, as_tuple(kernel.output))._replace(given=given)
+
+    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, random: Tensor | None) -> Call:
         state = argument(args, kwargs, 1, "hx")
         return self.call(
             argument(args, kwargs, 0, "input"), None if state is None else as_tuple(state), as_tuple(output)
@@ -293,7 +380,7 @@ class OpenCell(Single):
     def cells(self) -> list[list[AbstractCell]]:
         return [[self.module]]
 
-    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, rng: Tensor | None) -> Call:
+    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, random: Tensor | None) -> Call:
         return self.call(argument(args, kwargs, 0, "x"), as_tuple(argument(args, kwargs, 1, "state")), output)
 
 
@@ -320,7 +407,7 @@ class ForeignCell(Single):
                 )
         return [[self.built]]
 
-    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, rng: Tensor | None) -> Call:
+    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, random: Tensor | None) -> Call:
         if self.registration.read is not None:
             input, state, new = self.registration.read(args, kwargs, output)
             return self.call(input, None if state is None else as_tuple(state), as_tuple(new))
@@ -344,6 +431,20 @@ def bind(cell: AbstractCell, weights: dict[str, Tensor]) -> None:
     """Let a cell without weights of its own compute with these; nothing is copied."""
     for name, weight in weights.items():
         cell._parameters[name] = weight.detach()  # type: ignore[assignment]
+
+
+def signal_names(cell: AbstractCell) -> list[str]:
+    """All signals and pre-activations that a cell gives, in the order it computes them: what it taps in one step."""
+    found = []
+
+    def listen(name: str, value: Tensor) -> Tensor:
+        found.append(name)
+        return value
+
+    like = next(weight for weight in cell._parameters.values() if weight is not None)
+    with torch.no_grad():
+        cell.forward(like.new_zeros(cell.input_size), cell.zero_state(like), listen)
+    return found
 
 
 def version(tensor: Tensor) -> tuple[int, int]:

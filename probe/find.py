@@ -69,7 +69,9 @@ def register(cls: type[nn.Module], as_cell: AsCell, *, read: Read | None = None)
     raises `ParityError`.
     """
     if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
-        raise TypeError(f"cls must be a subclass of torch.nn.Module; {cls!r} came. Give the class, not an instance.")
+        raise TypeError(
+            f"cls must be a subclass of torch.nn.Module; {_shown(cls)} came. Give the class, not an instance."
+        )
     _registered[cls] = Registration(as_cell, read)
 
 
@@ -197,7 +199,7 @@ def require_module(model: object) -> None:
         raise TypeError(f"model must be a torch.nn.Module; {type(model).__name__} came. {hint}")
 
 
-def choose(model: nn.Module, wanted: str | list[str] | tuple[str, ...] | None) -> dict[str, nn.Module]:
+def choose(model: nn.Module, wanted: str | Iterable[str] | None) -> dict[str, nn.Module]:
     """The modules to observe, by path; one sentence where there is nothing to observe."""
     require_module(model)
     found = find(model)
@@ -212,12 +214,16 @@ def choose(model: nn.Module, wanted: str | list[str] | tuple[str, ...] | None) -
         )
     if wanted is None:
         return found
-    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    names: list[Any] = [wanted] if isinstance(wanted, str) or not isinstance(wanted, Iterable) else list(wanted)
     missing = [name for name in names if name not in found]
     if missing or not names:
         reason = refusals(model)[missing[0]][1] if missing and missing[0] in refusals(model) else ""
         raise ValueError(
-            f"modules must name recurrent modules of the model; {', '.join(map(repr, missing)) or 'an empty list'} came"
-            f"{f' ({reason})' if reason else ''}. Choose from: {', '.join(found)}."
+            f"modules must name recurrent modules of the model; {', '.join(map(_shown, missing)) or 'an empty list'} "
+            f"came{f' ({reason})' if reason else ''}. Choose from: {', '.join(found)}."
         )
     return {name: found[name] for name in names}
+
+
+def _shown(name: object) -> str:
+    return repr(name) if isinstance(name, str) else f"a {type(name).__name__}"

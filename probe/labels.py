@@ -15,18 +15,34 @@ class Misfit(ValueError):
     """Labels that do not fit the steps they should stand at."""
 
 
-def check_name(name: str) -> None:
-    if name in RESERVED or not name:
+def check_name(name: str, taken: frozenset[str] = frozenset()) -> None:
+    """Raise where the recording cannot have a label of this name; `taken` are the names of its signals."""
+    plain_text = name.isprintable() and name.strip(". ") != "" and "/" not in name and not name.startswith("__")
+    if not plain_text:
         raise ValueError(
-            f"labels must not take a name of the recording's own; {name!r} came. Call them something else, "
-            f"for instance {name + '_label' if name else 'token'!r}."
+            f"labels must have printable names without '/' and without '__' in front; {name!r} came. "
+            "Call it for instance 'token'."
+        )
+    if name in RESERVED | taken:
+        raise ValueError(
+            f"labels must not take a name of the recording's own; {name!r} came. "
+            f"Call it for instance {name + '_label'!r}."
+        )
+
+
+def check_source(labels: Any) -> None:
+    if not (labels is None or isinstance(labels, Mapping) or callable(labels)):
+        raise TypeError(
+            f"labels must be a mapping from names to arrays, or a function; {type(labels).__name__} came. "
+            "Give for instance {'token': tokens}."
         )
 
 
 def plain(values: Any) -> Any:
     """Tensors, DataArrays and arrays as numpy, tuples as lists, everything else as it came."""
     if hasattr(values, "detach"):
-        return values.detach().cpu().numpy()
+        values = values.detach().cpu()
+        return (values.double() if values.is_floating_point() else values).numpy()
     if hasattr(values, "to_numpy"):
         return values.to_numpy()
     return list(values) if isinstance(values, (tuple, range)) else values
@@ -122,9 +138,17 @@ def fit(name: str, values: Any, lengths: np.ndarray[Any, Any], steps: int, *, kn
     return array
 
 
+def as_array(values: Any) -> np.ndarray[Any, Any]:
+    """Values as an array; ragged ones as objects."""
+    try:
+        return np.asarray(plain(values))
+    except ValueError:
+        return np.asarray(plain(values), dtype=object)
+
+
 def check_lengths(lengths: Any, sequences: int, steps: int) -> np.ndarray[Any, Any]:
     """Lengths as integers (sequence,), each between 0 and `steps`."""
-    array = np.asarray(plain(lengths))
+    array = as_array(lengths)
     whole = array.ndim == 1 and array.dtype.kind in "iuf" and bool(np.all(array == np.floor(array)))
     if not whole or len(array) != sequences:
         raise Misfit(

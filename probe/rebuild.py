@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..cells import AbstractCell, linear_scan
-from ..signals import DIRECTIONS, PREACTIVATION
+from ..signals import DIRECTIONS
 from .calls import Call, Layer, Observed, State
 
 BLOCK_ROWS = 4096
@@ -71,14 +71,16 @@ def rebuild(
     cells = observed.cells()
     directions = len(cells[0])
     tape = Tape(wanted, len(cells), directions, call.layers[0].hidden.shape[0])
-    own = call.layers[-1].hidden.dtype
+    own = rounding(call.layers[-1].hidden)
     exact = torch.float64 if own == torch.float64 else torch.float32
     tolerance = max(tolerance, COARSE.get(own, 0.0))
     worst, places = 0.0, []
     for index, (row, layer) in enumerate(zip(cells, call.layers, strict=True)):
         for direction, cell in enumerate(row):
             tape.layer, tape.direction = index, direction
-            part = Part(rounded(cell, own, exact), layer, call, index * directions + direction, direction == 1, own, exact)
+            part = Part(
+                rounded(cell, own, exact), layer, call, index * directions + direction, direction == 1, own, exact
+            )
             error = part.run(tape)
             if not error <= tolerance:
                 raise ParityError(
@@ -138,7 +140,9 @@ class Part:
             tape.time = steps
             hidden = self.hidden[steps].to(self.exact)
             state = (self.before(steps, hidden), *memory)
-            now = self.cell.forward(self.input[steps].to(self.own).to(self.exact), state, tape, partial(self.scan, steps))
+            input = self.input[steps].to(self.own).to(self.exact)
+            with torch.autocast(self.hidden.device.type, enabled=False):
+                now = self.cell.forward(input, state, tape, partial(self.scan, steps))
             memory = tuple(values[0 if self.backward else -1] for values in now[1:])
             gaps.append(self.real_only(now[0] - hidden, steps))
             memories += now[1:] or [self.real_only(hidden, steps)]
@@ -187,26 +191,36 @@ class Part:
         """Largest difference from the model's own states over the largest |memory|, over sequences that stay finite."""
         difference, memory = largest(gaps), largest(memories)
         if not isfinite(difference + memory):
-            self.infinite = self.not_finite()
+            self.infinite = self.not_finite(memories)
             usable = ~self.infinite.any(0)
             difference = largest([part[..., usable, :] for part in gaps])
             memory = largest([part[..., usable, :] for part in memories])
         return difference / memory if memory > 0 else difference
 
-    def not_finite(self) -> Tensor:
-        """(time, sequence): True where a state is NaN or Inf; a last memory counts for its row's last step."""
+    def not_finite(self, memories: list[Tensor]) -> Tensor:
+        """(time, sequence): True where a state of the model is NaN or Inf.
+
+        Where the model shows a memory at its end only, the steps before are those of the rebuilt one.
+        """
         bad = ~torch.isfinite(self.hidden).all(-1)
-        if self.real is not None:
-            bad &= self.real.squeeze(-1)
-        for final in self.final[1:]:
-            bad[0 if self.backward else -1] |= ~torch.isfinite(final).all(-1)
-        return bad
+        spoiled = torch.stack([~torch.isfinite(final).all(-1) for final in self.final]).any(0)
+        each = max(1, len(self.final) - 1)
+        for place, memory in enumerate(memories):
+            bad[self.blocks()[place // each]] |= ~torch.isfinite(memory).all(-1) & spoiled
+        return bad if self.real is None else bad & self.real.squeeze(-1)
 
 
 def largest(parts: list[Tensor]) -> float:
     """The largest |value|; NaN where there is one, 0 where there is nothing."""
     ends = [end for part in parts if part.numel() for end in part.aminmax()]
     return float(torch.stack(ends).abs().max()) if ends else 0.0
+
+
+def rounding(hidden: Tensor) -> torch.dtype:
+    """The type of a module's products: that of its states, or autocast's, which may still hand out float32."""
+    device = hidden.device.type
+    autocast = hidden.dtype == torch.float32 and torch.is_autocast_enabled(device)
+    return torch.get_autocast_dtype(device) if autocast else hidden.dtype
 
 
 def rounded(cell: AbstractCell, own: torch.dtype, exact: torch.dtype) -> AbstractCell:
@@ -217,13 +231,3 @@ def rounded(cell: AbstractCell, own: torch.dtype, exact: torch.dtype) -> Abstrac
     weights = {name: None if w is None else w.detach().to(own).to(exact) for name, w in cell._parameters.items()}
     twin.__dict__["_parameters"] = weights
     return twin
-
-
-def names(cell: AbstractCell, preactivations: bool) -> list[str]:
-    """The signals that a cell can give, in the order it computes them."""
-    found = []
-    for signal in cell.signals:
-        if preactivations and signal.bounds is not None:
-            found.append(signal.name + PREACTIVATION)
-        found.append(signal.name)
-    return found

@@ -1,5 +1,6 @@
 """What a probe has seen of one module: its calls, and how they join into sequences."""
 
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,11 +9,12 @@ import torch
 from torch import Tensor
 
 from ..cells import AbstractCell
-from .calls import Call, Observed, version
+from .calls import Call, Observed, signal_names, version
 from .labels import Misfit, check_lengths, fit
 from .rebuild import Rebuilt
 
 Array = np.ndarray[Any, Any]
+KINDS = {"O": "text", "b": "booleans", "f": "numbers"}
 
 
 @dataclass
@@ -34,6 +36,10 @@ class Chunk:
         """Whether it is known where sequences end."""
         return self.packed or self.marked
 
+    def ended_at_its_last_step(self, row: int) -> bool:
+        """False where the call ran on through marked padding, so that what it handed out is not that of a real step."""
+        return not self.marked or bool(self.lengths[row] == self.steps)
+
 
 @dataclass
 class Sequences:
@@ -50,10 +56,12 @@ class Track:
 
     def __init__(self, observed: Observed) -> None:
         self.observed = observed
+        self.offered = signal_names(observed.cells()[0][0])
+        self.kinds: dict[str, np.dtype[Any]] = {}  # of the labels
         self.cells: list[list[AbstractCell]] = []
         self.chunks: list[Chunk] = []
         self.sequences = Sequences()
-        self.open: Array = np.empty(0, np.int64)  # sequence of each row of the last call
+        self.last: dict[int, Chunk] = {}  # the last call of each thread
         self.versions: list[tuple[int, int]] = []
         self.weights: dict[str, Array] = {}
         self.weights_changed = ""
@@ -62,21 +70,23 @@ class Track:
     def add(self, call: Call, rebuilt: Rebuilt, cells: list[list[AbstractCell]], training: bool) -> Chunk:
         """Take a call in and join its rows to the sequences that they continue."""
         number, rows = len(self.chunks), rebuilt.final[0].shape[2]
+        last = self.last.get(threading.get_ident())
         steps = call.layers[0].input.shape[0]
         lengths = np.full(rows, steps) if call.lengths is None else call.lengths.cpu().numpy().astype(np.int64)
-        continued = self.continues(rebuilt, rows) if call.given else np.zeros(rows, bool)
+        continued = continues(last, rebuilt, rows) if call.given else np.zeros(rows, bool)
         sequence, offset = np.empty(rows, np.int64), np.zeros(rows, np.int64)
         for row in range(rows):
-            joins = bool(continued[row]) and not self.observed.bidirectional and self.ended_at_its_last_step(row)
-            if joins:
-                sequence[row] = self.open[row]
+            joins = last is not None and bool(continued[row]) and not self.observed.bidirectional
+            if last is not None and joins and last.ended_at_its_last_step(row):
+                sequence[row] = last.sequence[row]
                 offset[row] = self.sequences.length[sequence[row]]
             else:
-                sequence[row] = self.begin(number, row, self.origin(rebuilt, call.given, row, bool(continued[row])))
+                start = "continued" if continued[row] else origin(last, rebuilt, call.given, row)
+                sequence[row] = self.begin(number, row, start)
             self.sequences.length[sequence[row]] = int(offset[row] + lengths[row])
         chunk = Chunk(rebuilt, sequence, offset, lengths, steps, call.lengths is not None, training)
         self.chunks.append(chunk)
-        self.open = sequence
+        self.last[threading.get_ident()] = chunk
         self.keep_weights(cells, number)
         return chunk
 
@@ -87,35 +97,6 @@ class Track:
         runs.length.append(0)
         runs.first.append((chunk, row))
         return len(runs.stream) - 1
-
-    def continues(self, rebuilt: Rebuilt, rows: int) -> Array:
-        """(row,) whether the incoming state is, bit for bit, what the last call handed out for the same row."""
-        if not self.chunks or not rows:
-            return np.zeros(rows, bool)
-        last = self.chunks[-1].rebuilt.final
-        both = min(rows, last[0].shape[2])
-        if any(a.dtype != b.dtype or a.shape[3] != b.shape[3] for a, b in zip(last, rebuilt.initial, strict=True)):
-            return np.zeros(rows, bool)
-        same = torch.ones(both, dtype=torch.bool)
-        for out, came in zip(last, rebuilt.initial, strict=True):
-            a, b = out[:, :, :both], came[:, :, :both]
-            same &= ((a == b) | (a.isnan() & b.isnan())).all(-1).all(0).all(0)
-        return np.concatenate([same.numpy(), np.zeros(rows - both, bool)])
-
-    def ended_at_its_last_step(self, row: int) -> bool:
-        """False where the last call ran on through marked padding, so that what it handed out is not that of a real step."""
-        last = self.chunks[-1]
-        return not last.marked or bool(last.lengths[row] == last.steps)
-
-    def origin(self, rebuilt: Rebuilt, given: bool, row: int, continued: bool) -> str:
-        """How a new sequence began: `zero`, `given`, `imposed` (set to zero in the middle of a stream) or `continued`."""
-        if continued:
-            return "continued"
-        if not given:
-            return "zero"
-        if any(bool(state[:, :, row].any()) for state in rebuilt.initial):
-            return "given"
-        return "imposed" if row < len(self.open) else "zero"
 
     def mark(self, chunk: Chunk, lengths: Array) -> None:
         """Take the caller's word for which steps of an unpacked call are padding."""
@@ -128,8 +109,9 @@ class Track:
             else:
                 self.sequences.length[sequence] = before + min(real, ended)
 
-    def trim(self, lengths: Array) -> None:
+    def trim(self, given: Any) -> None:
         """Take the caller's word for how long each sequence of the recording is."""
+        lengths = check_lengths(given, len(self.sequences.length), max(self.sequences.length, default=0))
         for chunk in self.chunks:
             self.mark(chunk, np.clip(lengths[chunk.sequence] - chunk.offset, 0, chunk.steps))
         self.sequences.length = np.minimum(self.sequences.length, lengths).tolist()
@@ -139,13 +121,6 @@ class Track:
         length = np.asarray(self.sequences.length, np.int64)
         known = all(chunk.known for chunk in self.chunks)
         return fit(name, values, length, int(length.max(initial=0)), known=known)
-
-    def fits(self, name: str, values: Any) -> bool:
-        try:
-            self.fit(name, values)
-        except Misfit:
-            return False
-        return True
 
     def keep_weights(self, cells: list[list[AbstractCell]], number: int) -> None:
         """The recurrent weights of the first call; a later change is noted."""
@@ -158,6 +133,30 @@ class Track:
         elif not self.weights_changed and any(not np.array_equal(now[k], self.weights[k]) for k in now):
             self.weights_changed = f"weights changed before call {number}; weight_hh is that of call 0"
         self.versions = versions
+
+
+def continues(last: Chunk | None, rebuilt: Rebuilt, rows: int) -> Array:
+    """(row,) whether the incoming state is, bit for bit, what the thread's last call handed out for the same row."""
+    if last is None or not rows:
+        return np.zeros(rows, bool)
+    final = last.rebuilt.final
+    both = min(rows, final[0].shape[2])
+    if any(a.dtype != b.dtype or a.shape[3] != b.shape[3] for a, b in zip(final, rebuilt.initial, strict=True)):
+        return np.zeros(rows, bool)
+    same = torch.ones(both, dtype=torch.bool)
+    for out, came in zip(final, rebuilt.initial, strict=True):
+        a, b = out[:, :, :both], came[:, :, :both]
+        same &= ((a == b) | (a.isnan() & b.isnan())).all(-1).all(0).all(0)
+    return np.concatenate([same.numpy(), np.zeros(rows - both, bool)])
+
+
+def origin(last: Chunk | None, rebuilt: Rebuilt, given: bool, row: int) -> str:
+    """How a sequence that continues none began: `zero`, `given`, or `imposed` (set to zero in the middle of a stream)."""
+    if not given:
+        return "zero"
+    if any(bool(state[:, :, row].any()) for state in rebuilt.initial):
+        return "given"
+    return "zero" if last is None or row >= len(last.sequence) else "imposed"
 
 
 def recurrent_weights(cells: list[list[AbstractCell]]) -> dict[str, Array]:
@@ -185,23 +184,26 @@ def as_numpy(tensor: Tensor) -> Array:
 
 
 def lay(labels: dict[str, Any], recorded: list[tuple[Track, Chunk]]) -> None:
-    """Lay the labels of one call of the model on the modules that they fit; raise where they fit none."""
-    tracks = {id(track): track for track, _ in recorded}
-    series = {key: [chunk for track, chunk in recorded if id(track) == key] for key in tracks}
-    lengths = labels.pop("lengths", None)
-    for name, values in [*([] if lengths is None else [("lengths", lengths)]), *labels.items()]:
+    """Lay the labels of one call of the model on the modules that they fit; at the end, raise where one fits none."""
+    series: dict[int, tuple[Track, list[Chunk]]] = {}
+    for track, chunk in recorded:
+        series.setdefault(id(track), (track, []))[1].append(chunk)
+    failures = []
+    for name in sorted(labels, key=lambda name: name != "lengths"):  # lengths first: they say where rows end
         misfits = []
-        for key, chunks in series.items():
+        for track, chunks in series.values():
             try:
                 if name == "lengths":
-                    mark(tracks[key], values, chunks)
+                    mark(track, labels[name], chunks)
                 else:
-                    label(name, values, chunks)
-            except Misfit as misfit:
+                    label(track, name, labels[name], chunks)
+            except ValueError as misfit:
                 misfits.append(misfit)
-                tracks[key].left_out.add(name)
+                track.left_out.add(name)
         if len(misfits) == len(series):
-            raise misfits[0]
+            failures.append(misfits[0])
+    if failures:
+        raise failures[0]
 
 
 def joined(chunks: list[Chunk]) -> Array | None:
@@ -228,19 +230,29 @@ def mark(track: Track, lengths: Any, chunks: list[Chunk]) -> None:
         track.mark(chunk, np.clip(real - begin, 0, chunk.steps))
 
 
-def label(name: str, values: Any, chunks: list[Chunk]) -> None:
+def label(track: Track, name: str, values: Any, chunks: list[Chunk]) -> None:
     """One label for one call, for each of several equal calls, or for the calls of a loop taken together."""
-    begins = joined(chunks)
-    if len(chunks) > 1 and begins is not None:
-        lengths = np.sum([chunk.lengths for chunk in chunks], axis=0)
-        try:
-            whole = fit(name, values, lengths, int(begins[-1]), known=all(chunk.known for chunk in chunks))
-        except Misfit:
-            pass
-        else:
-            for chunk, begin in zip(chunks, begins, strict=False):
-                chunk.labels[name] = whole[:, begin : begin + chunk.steps]
-            return
-    fitted = [fit(name, values, chunk.lengths, chunk.steps, known=chunk.known) for chunk in chunks]
+    fitted = fit_loop(name, values, chunks)
+    if fitted is None:
+        fitted = [fit(name, values, chunk.lengths, chunk.steps, known=chunk.known) for chunk in chunks]
+    kind = track.kinds.setdefault(name, fitted[0].dtype)
+    if kind != fitted[0].dtype:
+        raise Misfit(
+            f"labels {name!r} must be of one kind in all calls; {KINDS[kind.kind]} came before, now "
+            f"{KINDS[fitted[0].dtype.kind]}. Convert them."
+        )
     for chunk, array in zip(chunks, fitted, strict=True):
         chunk.labels[name] = array
+
+
+def fit_loop(name: str, values: Any, chunks: list[Chunk]) -> list[Array] | None:
+    """The parts of one label that runs through the calls of a loop; `None` where it does not."""
+    begins = joined(chunks)
+    if len(chunks) == 1 or begins is None:
+        return None
+    lengths = np.sum([chunk.lengths for chunk in chunks], axis=0)
+    try:
+        whole = fit(name, values, lengths, int(begins[-1]), known=all(chunk.known for chunk in chunks))
+    except Misfit:
+        return None
+    return [whole[:, begin : begin + chunk.steps] for chunk, begin in zip(chunks, begins, strict=False)]
