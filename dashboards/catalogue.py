@@ -94,7 +94,7 @@ def recordings(entry: Entry) -> Opened:
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def _opened(path: str, changed: str) -> Opened:
+def _opened(path: str, changed: str) -> Opened:  # a parameter with an underscore in front would not be in the key
     if problem := _link_out(Path(path)):
         return Opened({}, problem=problem)
     try:

@@ -18,13 +18,15 @@ MOST_CELLS = 300_000
 MOST_POINTS = 4_000
 MOST_LABEL = 18  # characters of a label along the axis
 MOST_TICKS = 80
+MOST_BOUNDARIES = 250  # beyond, the lines would cover what they divide
 ROBUST = 99.0  # percentile of |value| that the colours of an unbounded signal reach, as in `plot_signal`
 STATISTICS = ("mean", "min", "max")
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito; readable on dark too
 SYMBOLS = ("circle", "triangle-up", "square", "diamond", "triangle-down", "cross")
 DASHES = ("solid", "dash", "dot", "dashdot")
-HEATMAP_HEIGHT, TRACE_HEIGHT, GAP = 420, 130, 48
-TOP, BOTTOM = 62, 46
+ROW, TRACE_HEIGHT, GAP = 14, 130, 44  # pixels; a row of the heatmap is lower where there are many
+LOWEST, HIGHEST = 160, 520  # of the heatmap
+TOP, BOTTOM = 54, 46
 
 
 def literal(text: object) -> str:
@@ -223,7 +225,8 @@ def _traces(data: xr.DataArray, units: Sequence[int], row: int, labelled: bool) 
 
 def _panels(figure: go.Figure, run: xr.Dataset, names: Sequence[str]) -> None:
     """Stack the heatmap and the panels of traces, each at its height in pixels."""
-    heights = [HEATMAP_HEIGHT, *[TRACE_HEIGHT] * (len(names) - 1)]
+    rows = run[names[0]].sizes[unit_dim(run[names[0]])]
+    heights = [min(max(ROW * rows, LOWEST), HIGHEST), *[TRACE_HEIGHT] * (len(names) - 1)]
     inner = sum(heights) + GAP * (len(heights) - 1)
     top = float(inner)
     for row, (name, height) in enumerate(zip(names, heights, strict=True), start=1):
@@ -249,9 +252,10 @@ def _panels(figure: go.Figure, run: xr.Dataset, names: Sequence[str]) -> None:
     figure.update_layout(
         height=inner + TOP + BOTTOM,
         margin={"t": TOP, "b": BOTTOM, "l": 56, "r": 8},
-        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1 - (HEATMAP_HEIGHT + 6) / inner, "yanchor": "top"},
+        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1 - (heights[0] + 4) / inner, "yanchor": "top"},
         hovermode="closest",
         dragmode="zoom",
+        separators=".",  # no comma in 10000: the texts of ticks are keys of `labelalias`
     )
 
 
@@ -281,7 +285,10 @@ def _time_axes(figure: go.Figure, run: xr.Dataset, labels: str | None) -> None:
     bottom = {
         "anchor": "y" if lowest == 1 else f"y{lowest}",
         "title": {"text": "time (step)", "standoff": 4},
-        "nticks": 12,
+        "tickmode": "linear",
+        "tick0": 0,
+        "dtick": _round_step(len(time)),
+        "tickangle": 0,
     }
     figure.update_layout(
         xaxis={"side": "top", "anchor": "y", **common, **named},
@@ -289,26 +296,48 @@ def _time_axes(figure: go.Figure, run: xr.Dataset, labels: str | None) -> None:
     )
 
 
+def _round_step(steps: int) -> int:
+    """1, 2 or 5 times a power of ten, so that a dozen ticks or fewer stand along the axis.
+
+    >>> [_round_step(steps) for steps in (1, 24, 60, 20_000)]
+    [1, 2, 5, 2000]
+    """
+    power = 10 ** max(0, len(str(max(1, steps // 12))) - 1)
+    return next(factor * power for factor in (1, 2, 5, 10, 20) if factor * power * 12 >= steps)
+
+
 def _aliases(time: NDArray[Any], texts: Sequence[str]) -> dict[str, str]:
     """What the axis writes at a step; nothing at the ticks that plotly sets between two steps on zooming in."""
     names = {str(step): literal(text) for step, text in zip(time.tolist(), texts, strict=True)}
     if len(names) <= MOST_POINTS:
-        names |= {f"{step - 1}.{tenth}": " " for step in time.tolist() for tenth in range(1, 10)}
+        before = str(int(time[0]) - 1) if time[0] else "\N{MINUS SIGN}0"
+        names |= {f"{step}.{tenth}": " " for step in (before, *time.tolist()) for tenth in range(1, 10)}
     return names
+
+
+def boundary_steps(run: xr.Dataset) -> NDArray[np.int64]:
+    """The first steps of segments, if the recording marks any."""
+    if "boundary" not in run.coords:
+        return np.empty(0, dtype=np.int64)
+    return np.asarray(run["time"].values[run["boundary"].values.astype(bool)], dtype=np.int64)
 
 
 def _boundaries(figure: go.Figure, run: xr.Dataset) -> None:
     """A line through every panel before each first step of a segment: one path, whatever their number."""
-    if "boundary" not in run.coords:
+    steps = boundary_steps(run).tolist()
+    if len(steps) > MOST_BOUNDARIES:
         return
-    first = np.asarray(run["time"].values)[np.asarray(run["boundary"].values).astype(bool)]
-    panels = [figure.layout[name]["domain"] for name in figure.layout if str(name).startswith("yaxis")]
-    path = " ".join(f"M {step - 0.5},{low:.4f} V {high:.4f}" for low, high in panels for step in first.tolist())
-    if not path:
-        return
-    for width, colour, dash in ((2.0, "rgba(255,255,255,0.6)", "solid"), (1.0, "rgba(30,30,30,0.9)", "dot")):
+    axes = [figure.layout[name]["domain"] for name in figure.layout if str(name).startswith("yaxis")]
+    heatmap, *traces = sorted(axes, reverse=True)
+    for panels, width, colour, dash in (
+        ([heatmap], 2.0, "rgba(255,255,255,0.6)", "solid"),
+        ([heatmap], 1.0, "#202020", "dot"),
+        (traces, 1.0, "#888888", "dot"),
+    ):
+        path = " ".join(f"M {step - 0.5},{low:.4f} V {high:.4f}" for low, high in panels for step in steps)
         line = {"width": width, "color": colour, "dash": dash}
-        figure.add_shape(type="path", path=path, xref="x", yref="paper", name="boundary", line=line)
+        if path:
+            figure.add_shape(type="path", path=path, xref="x", yref="paper", name="boundary", line=line)
 
 
 def saturation_figure(result: xr.Dataset, gates: Sequence[str], chosen: Sequence[int] = ()) -> go.Figure:

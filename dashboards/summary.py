@@ -25,11 +25,12 @@ def certificate(recording: xr.Dataset) -> list[str]:
     attrs = recording.attrs
     parity, tolerance = float(attrs["parity"]), float(attrs["tolerance"])
     holds = "within" if parity <= tolerance else "NOT within"
-    sizes = f"{recording.sizes['sequence']:,} sequences, {int(recording['length'].sum()):,} steps"
+    sequences, steps, units = recording.sizes["sequence"], int(recording["length"].sum()), recording.sizes["unit"]
+    sizes = [f"{n:,} {what}{'s' * (n != 1)}" for n, what in ((sequences, "sequence"), (steps, "step"), (units, "unit"))]
     parts = [
         f"{attrs['module']}: {attrs['cell']}",
         f"gates rebuilt to {parity:.1e} of the largest state, {holds} the tolerance of {tolerance:.0e}",
-        f"{sizes}, {recording.sizes['unit']:,} units",
+        ", ".join(sizes),
         "recorded in training mode" if attrs["training"] else "recorded in evaluation mode",
     ]
     return [str(part) for part in parts]

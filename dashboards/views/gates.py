@@ -23,9 +23,11 @@ SHARES = {
     "squash_saturated": "Share of steps on which the unit's memory sits on the flat of its squasher.",
 }
 COLUMNS = {
-    "unit": st.column_config.NumberColumn(width=50),
+    "unit": st.column_config.NumberColumn(width=46),
+    "signal": st.column_config.TextColumn(width=98),
+    "verdict": st.column_config.TextColumn(width=84),
     **{
-        name: st.column_config.NumberColumn(name.split("_")[0], format="%.3f", help=text, width=62)
+        name: st.column_config.NumberColumn(name.split("_")[0], format="%.3f", help=text, width=54)
         for name, text in SHARES.items()
     },
 }
@@ -65,8 +67,11 @@ def page() -> None:
         return
     with st.sidebar:
         view = choose_view(entries)
-    if view is not None:
+    if isinstance(view, View):
         show(view)
+    else:
+        st.warning("This recording cannot be shown. Choose another one.", icon=":material/warning:")
+        st.text(view)
     with st.sidebar:
         show_unreadable(entries)
 
@@ -81,16 +86,14 @@ def nothing_found(folders: Sequence[str]) -> None:
     st.code("gatescope demo\ngatescope dashboard demo", language="shell")
 
 
-def choose_view(entries: Sequence[catalogue.Entry]) -> View | None:
-    """The selectors, from recording to label."""
+def choose_view(entries: Sequence[catalogue.Entry]) -> View | str:
+    """The selectors, from recording to label; or the sentence that says why there is nothing to choose."""
     by_name = {entry.name: entry for entry in entries}
     good = next((entry.name for entry in entries if not catalogue.recordings(entry).problem), None)
     entry = by_name[choices.choose("Recording", list(by_name), name="recording", default=good)]
     opened = catalogue.recordings(entry)
     if opened.problem:
-        st.warning("This recording cannot be read. Choose another one.", icon=":material/warning:")
-        st.text(opened.problem)
-        return None
+        return opened.problem
     modules = list(opened.modules)
     module = choices.choose("Module", modules, name="module") if opened.tree else modules[0]
     recording = opened.modules[module]
@@ -103,8 +106,7 @@ def choose_view(entries: Sequence[catalogue.Entry]) -> View | None:
     texts = [name for name in names if recording[name].dtype == object]
     places = {int(recording["sequence"].values[at]): int(at) for at in np.flatnonzero(recording["length"].values)}
     if not places:
-        st.warning("No sequence of this recording has a step. Choose another one.", icon=":material/warning:")
-        return None
+        return f"A recording needs a sequence with at least one step; {module} has none. Record it again."
     preview = texts[0] if texts and len(places) <= 1000 else None
     sequence = choices.choose(
         "Sequence",
@@ -175,7 +177,6 @@ def show_run(view: View) -> tuple[tuple[int, int] | None, list[int], list[str]]:
         statistic=statistic,
     )
     key = f"run-{view.entry.name}-{view.name}-{view.labels}-{first}-{last}-{statistic}"
-    figure.update_layout(uirevision=key)
     st.plotly_chart(
         figure,
         key=key,
@@ -183,6 +184,8 @@ def show_run(view: View) -> tuple[tuple[int, int] | None, list[int], list[str]]:
         selection_mode="box",
         config={"displaylogo": False},
     )
+    if (many := len(figures.boundary_steps(shown))) > figures.MOST_BOUNDARIES:
+        st.caption(f"{many:,} segments begin on these steps, too many for lines between them. Show fewer steps.")
     st.caption(
         "Drag to zoom, double-click to zoom out. With the box selection tool above the picture, the units in the box "
         "become the traces and its steps the steps on view."
@@ -233,9 +236,8 @@ def show_saturation(view: View, result: xr.Dataset | str, units: Sequence[int]) 
     )
     asked = choices.choose("Signals in table and scatter", [every, *bounded], name="saturation")
     names = (gates or bounded) if asked == every else [asked]
-    for name in names:
-        if name in gates:
-            st.text(summary.verdict_counts(result, name))
+    if counts := [summary.verdict_counts(result, name) for name in names if name in gates]:
+        st.text("\n".join(counts))
     table = summary.saturation_table(result, names)
     spot = f"{view.entry.name}-{view.module}-{view.layer}-{view.direction}-{asked}"
     left, right = st.columns([3, 2])
@@ -305,7 +307,7 @@ def show_ways_out(
             panels=panels,
             window=window,
         )
-        st.code(text, language="python")
+        st.code(text, language="python", wrap_lines=True)
 
 
 def picture(view: View, window: tuple[int, int] | None) -> bytes:

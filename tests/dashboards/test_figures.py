@@ -61,7 +61,9 @@ def test_labels_stand_at_their_steps_and_between_steps_stands_nothing(run):
     axis = figures.run_figure(run.isel(time=slice(4, 8)), "forget_gate", labels="token").layout.xaxis
     tokens = [figures.visible(token) for token in run["token"].values[4:8]]
     assert [axis.labelalias[str(step)] for step in range(4, 8)] == tokens
-    assert axis.labelalias["5.5"] == " "
+    assert {axis.labelalias[between] for between in ("3.5", "5.5", "7.5")} == {" "}
+    first = figures.run_figure(run, "forget_gate", labels="token").layout.xaxis
+    assert first.labelalias["\N{MINUS SIGN}0.5"] == " "
     assert axis.side == "top"
 
 
@@ -77,9 +79,15 @@ def test_the_label_the_step_the_unit_and_the_value_stand_under_the_pointer(run):
 
 def test_a_line_stands_before_every_first_step_of_a_segment(run):
     figure = figures.run_figure(run, "forget_gate", units=[1], panels=["forget_gate", "cell_state"])
-    assert {shape.path.count("M 3.5,") for shape in figure.layout.shapes} == {3}
-    assert {shape.path.count("M ") for shape in figure.layout.shapes} == {9}
+    assert [shape.path.count("M 3.5,") for shape in figure.layout.shapes] == [1, 1, 2]
+    assert [shape.path.count("M ") for shape in figure.layout.shapes] == [3, 3, 6]
     assert not figures.run_figure(run.drop_vars("boundary"), "forget_gate").layout.shapes
+
+
+def test_lines_so_many_that_they_would_cover_the_picture_are_left_out(make_recording):
+    run = make_recording(lengths=(1_100,)).sel(layer=0, direction="forward", sequence=0)
+    assert len(figures.boundary_steps(run)) == 275
+    assert not figures.run_figure(run, "forget_gate").layout.shapes
 
 
 def test_a_unit_has_the_same_colour_in_every_panel_and_the_panels_do_not_overlap(run):

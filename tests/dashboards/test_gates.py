@@ -65,7 +65,7 @@ def test_the_scatter_holds_the_shares_of_the_table(opened, folder):
 
 
 def test_the_counts_of_each_gate_add_up_to_its_units(opened, folder):
-    lines = [text.value for text in healthy(opened(folder)).text if text.value.startswith("forget_gate: ")]
+    lines = [line for line in texts(healthy(opened(folder))).splitlines() if line.startswith("forget_gate: ")]
     counted = sum(int(part.split()[0]) for part in lines[0].removeprefix("forget_gate: ").split(", "))
     assert counted == 5
 
@@ -178,7 +178,7 @@ def test_a_broken_recording_stands_beside_a_good_one_with_its_sentence(opened, f
     assert page.selectbox(key="recording").value == "run.zarr"
     assert "neither a zarr folder nor a netCDF-4 file" in texts(page)
     healthy(page.selectbox(key="recording").set_value("broken.nc").run())
-    assert "cannot be read" in page.warning[0].value
+    assert "cannot be shown" in page.warning[0].value
     assert not page.get("plotly_chart")
     healthy(page.selectbox(key="recording").set_value("run.zarr").run())
     assert page.get("plotly_chart")
