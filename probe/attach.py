@@ -9,14 +9,15 @@ from typing import Any, Self
 
 import torch
 import xarray as xr
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from ..signals import PREACTIVATION
 from .assemble import assemble
-from .calls import observe
+from .calls import Call, Observed, observe
+from .dispatch import Dispatcher, Kernel, hears, listen, refuse_transforms, unlisten
 from .find import choose
-from .hooks import Calls, Hook, running
+from .hooks import Bracket, Calls, Hook, running
 from .labels import LabelSource, Misfit, check_name, check_source
 from .rebuild import rebuild
 from .schema import LABEL_DIMS
@@ -186,6 +187,7 @@ class Probe:
                 check_name(name, self._taken)
         self._labels, self._lengths, self._tolerance = labels, lengths, tolerance
         self._hooks: list[tuple[Hook, RemovableHandle]] = []
+        self._dispatcher: Dispatcher | None = None
         self._calls = Calls(model)
         self._lock = threading.RLock()
         self._closed = False
@@ -195,6 +197,7 @@ class Probe:
             raise ValueError("a probe must be used in one with block; this one was entered before. Attach again.")
         try:
             self._hook()
+            self._dispatcher = listen(self)
         except BaseException:
             self._unhook()
             raise
@@ -204,6 +207,7 @@ class Probe:
         self._unhook()
         self._closed = True
         if kind is None:
+            self._settle_waiting()
             self._require_calls()
             self._check_whole()
 
@@ -223,6 +227,8 @@ class Probe:
         self._hooks.append((hook, register(hook, **how)))
 
     def _unhook(self) -> None:
+        if self._dispatcher is not None:
+            unlisten(self, self._dispatcher)
         while self._hooks:
             hook, handle = self._hooks.pop()
             hook.act = None  # another thread may be about to call it
@@ -239,15 +245,70 @@ class Probe:
             self.annotate(**labels)
 
     def _before(self, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._calls.random.setdefault(path, []).append(self.tracks[path].observed.random_state())
+        observed = self.tracks[path].observed
+        told = observed.runs_kernels and hears(self)  # then the kernel says in which state it found the generator
+        self._calls.enter(path, None if told else observed.random_state())
 
-    @torch.no_grad()
     def _after(self, path: str, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        track = self.tracks[path]
-        stack = self._calls.random.get(path, [])
-        call = track.observed.read(args, kwargs, output, stack.pop() if stack else None)
-        with self._lock:
-            rebuilt, cells = rebuild(track.observed, call, self._wanted[path], self._tolerance, len(track.chunks))
+        track, bracket = self.tracks[path], self._calls.leave(path)
+        self._settle_waiting()
+        if bracket.recorded:
+            return
+        kernel = bracket.kernel
+        random = bracket.random if kernel is None else kernel.random
+        self._take(track, kernel, lambda observed: observed.read(args, kwargs, output, random))
+
+    def hear(self, kernel: Kernel) -> None:
+        """A kernel has run: within a call of its module it says which weights were used, elsewhere it is the call."""
+        if self._closed:  # in another thread
+            return
+        self._settle_waiting()
+        track, bracket = self._owner(kernel)
+        if track is None:
+            return
+        if bracket is not None and track.observed.plain:
+            bracket.kernel = kernel
+            return
+        if bracket is not None:
+            bracket.recorded = True
+        if kernel.batch_sizes is None:
+            self._take_kernel(track, kernel, None)
+        else:
+            self._calls.waiting = (track, kernel)
+
+    def hear_order(self, tensor: Tensor, order: Tensor) -> None:
+        """The last states of a packed call go back into the caller's order; so do the rows of its recording."""
+        waiting = self._calls.waiting
+        if waiting is not None and tensor is waiting[1].last:
+            self._calls.waiting = None
+            self._take_kernel(*waiting, order)
+
+    def _owner(self, kernel: Kernel) -> tuple[Track | None, Bracket | None]:
+        """Whose weights a kernel has used, and the call in which it ran."""
+        going_on = self._calls.innermost()
+        for path in (*going_on, *(path for path in self.tracks if path not in going_on)):
+            observed = self.tracks[path].observed
+            if observed.runs(kernel) or (path in going_on and observed.plain and observed.fits(kernel)):
+                return self.tracks[path], going_on.get(path)
+        return None, None
+
+    def _settle_waiting(self) -> None:
+        """A packed call whose rows were not put into another order was made in the order in which it ran."""
+        waiting, self._calls.waiting = self._calls.waiting, None
+        if waiting is not None:
+            self._take_kernel(*waiting, None)
+
+    def _take_kernel(self, track: Track, kernel: Kernel, order: Tensor | None) -> None:
+        self._take(track, kernel, lambda observed: observed.read_kernel(kernel, order))
+
+    def _take(self, track: Track, kernel: Kernel | None, read: Callable[[Observed], Call]) -> None:
+        """Read, rebuild, certify and keep one call; modes and tensor subclasses of the caller do not see it."""
+        refuse_transforms(track.observed.path)
+        with torch._C.DisableTorchFunction(), torch.no_grad(), self._lock:
+            track.observed.use(None if kernel is None else kernel.weights)
+            call = read(track.observed)
+            wanted = self._wanted[track.observed.path]
+            rebuilt, cells = rebuild(track.observed, call, wanted, self._tolerance, len(track.chunks))
             chunk = track.add(call, rebuilt, cells, track.observed.module.training)
         self._calls.chunks.append((track, chunk))
         if not (self._calls.busy and running(self.model)):  # called without its model
@@ -264,8 +325,8 @@ class Probe:
         ----------
         **labels
             Name -> array or nested list (sequence, time) in the caller's order; a text stands for its characters.
-            `lengths` (sequence,) marks the padding of an unpacked batch; `boundary` (booleans) is True at the first step
-            of a segment.
+            `lengths` (sequence,) marks the padding of an unpacked batch; `boundary` (booleans) is True at the first
+            step of a segment.
 
         Raises
         ------

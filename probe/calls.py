@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -44,9 +44,16 @@ class Observed(ABC):
     @abstractmethod
     def read(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, random: Tensor | None) -> Call: ...
 
+    runs_kernels: ClassVar[bool] = False
+    """Whether the module computes by torch's kernels, which a function mode can hear."""
+
     def runs(self, kernel: Kernel) -> bool:
         """Whether a kernel has been run with this module's weights."""
         return False
+
+    def fits(self, kernel: Kernel) -> bool:
+        """Whether a kernel that ran within a call of this module is its own: then it says which weights were used."""
+        return self.runs(kernel)
 
     def read_kernel(self, kernel: Kernel, order: Tensor | None) -> Call:
         """The call behind a kernel that was run without the module; `order` puts rows back into the caller's order."""
@@ -209,6 +216,7 @@ class TorchStack(Stack):
     """nn.LSTM, nn.GRU, nn.RNN and their subclasses."""
 
     module: nn.RNNBase
+    runs_kernels = True
 
     def __init__(self, path: str, module: nn.RNNBase) -> None:
         super().__init__(path, module)
@@ -336,6 +344,7 @@ class TorchCell(Single):
     """nn.LSTMCell, nn.GRUCell, nn.RNNCell and their subclasses."""
 
     module: nn.RNNCellBase
+    runs_kernels = True
 
     def __init__(self, path: str, module: nn.RNNCellBase) -> None:
         super().__init__(path, module)
@@ -347,6 +356,9 @@ class TorchCell(Single):
         used = [getattr(self.module, name) for name in names] if self.used is None else self.used
         bind(self.shadow, dict(zip(names, used, strict=True)))
         return [[self.shadow]]
+
+    def fits(self, kernel: Kernel) -> bool:
+        return kernel.name in CELL_KERNELS
 
     def runs(self, kernel: Kernel) -> bool:
         own = self.module._parameters.get("weight_hh")

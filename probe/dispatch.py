@@ -62,12 +62,13 @@ class Dispatcher(TorchFunctionMode):
             output = func(*args, **kwargs)
             if func is REORDER and len(args) == 3:
                 for listener in tuple(self.listeners):
-                    listener.hear_order(args[0], args[2])
+                    opaque(listener.hear_order)(args[0], args[2])
             return output
         before = parse(name, args, kwargs)
         output = func(*args, **kwargs)
-        for listener in tuple(self.listeners):
-            listener.hear(before._replace(output=output))
+        if not in_backward():
+            for listener in tuple(self.listeners):
+                opaque(listener.hear)(before._replace(output=output))
         return output
 
 
@@ -93,23 +94,34 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
+_dispatchers: dict[Listener, Dispatcher] = {}  # which thread's mode each listener hears
 
 
-def listen(listener: Listener) -> None:
+def listen(listener: Listener) -> Dispatcher:
     """Hear the kernels that this thread runs."""
+    tidy()
     if _thread.dispatcher is None:
         _thread.dispatcher = Dispatcher()
         _thread.dispatcher.__enter__()
     _thread.dispatcher.listeners.append(listener)
+    return _thread.dispatcher
 
 
-def unlisten(listener: Listener) -> None:
-    """Hear no more; with the last listener of a thread its mode goes, wherever it stands among other modes."""
+def unlisten(listener: Listener, dispatcher: Dispatcher) -> None:
+    """Hear no more.
+
+    With the last listener of a thread its mode goes, wherever it stands among other modes. Called from another thread,
+    the mode stays, lets everything pass, and goes with the next probe of its own thread.
+    """
+    if listener in dispatcher.listeners:
+        dispatcher.listeners.remove(listener)
+    tidy()
+
+
+def tidy() -> None:
+    """Take this thread's mode away if nobody listens any more."""
     dispatcher = _thread.dispatcher
-    if dispatcher is None or listener not in dispatcher.listeners:
-        return
-    dispatcher.listeners.remove(listener)
-    if dispatcher.listeners:
+    if dispatcher is None or dispatcher.listeners:
         return
     _thread.dispatcher = None
     if dispatcher in _get_current_function_mode_stack():
@@ -125,12 +137,21 @@ def hears(listener: Listener) -> bool:
     return _thread.dispatcher is not None and listener in _thread.dispatcher.listeners
 
 
-def opaque(hook: Callable[..., None]) -> Callable[..., None]:
-    """A hook that torch.compile calls and does not look into."""
+def opaque(act: Callable[..., None]) -> Callable[..., None]:
+    """What torch.compile calls and does not look into."""
+    dynamo = sys.modules.get("torch._dynamo")
+    return act if dynamo is None else dynamo.disable(act)  # type: ignore[no-any-return]
 
-    def call(*args: Any, **kwargs: Any) -> None:
-        dynamo = sys.modules.get("torch._dynamo")
-        (hook if dynamo is None else dynamo.disable(hook))(*args, **kwargs)
 
-    call._torchdynamo_disable = True  # type: ignore[attr-defined]
-    return call
+def in_backward() -> bool:
+    """Whether a backward pass is going on: what runs in it (checkpointing) has been recorded in the forward pass."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def refuse_transforms(path: str) -> None:
+    """Inside torch.func's transforms tensors have no values that could be recorded."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise TypeError(
+            f"{path!r} must be called outside torch.func's vmap, grad and the like, where tensors have no values of their "
+            "own; a call inside one came. Record a plain call of the model."
+        )

@@ -3,28 +3,44 @@
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
 
+from .dispatch import Kernel, in_backward, opaque
 from .track import Chunk, Track
 
 CALL = nn.Module._call_impl.__code__
 
 
 class Hook:
-    """A hook that can be told to do nothing more; one in a copy or a pickle of its module never does anything."""
+    """A hook that can be told to do nothing more; one in a copy or a pickle of its module never does anything.
+
+    torch.compile calls it and does not look inside.
+    """
+
+    _torchdynamo_disable = True
 
     def __init__(self, module: nn.Module | None = None, act: Callable[..., None] | None = None) -> None:
         self.module, self.act = module, act
 
     def __call__(self, module: nn.Module, *seen: Any) -> None:
         act = self.act
-        if act is not None and module is self.module:
-            act(*seen)
+        if act is not None and module is self.module and not in_backward():
+            opaque(act)(*seen)
 
     def __reduce__(self) -> tuple[type["Hook"], tuple[()]]:
         return Hook, ()
+
+
+@dataclass
+class Bracket:
+    """A call of an observed module that is going on, and what its kernels have told."""
+
+    random: Tensor | None  # the generator's state before it
+    kernel: Kernel | None = None
+    recorded: bool = False  # from its kernels already
 
 
 class Calls(threading.local):
@@ -38,7 +54,8 @@ class Calls(threading.local):
         self.busy = False
         self.labels: dict[str, Any] = {}
         self.chunks: list[tuple[Track, Chunk]] = []
-        self.random: dict[str, list[Tensor | None]] = {}
+        self.brackets: dict[str, list[Bracket]] = {}
+        self.waiting: tuple[Track, Kernel] | None = None  # a packed call whose rows are still in the kernel's order
 
     def begin(self) -> bool:
         """Whether this is the outermost call of the model; what a call that never ended left behind is dropped."""
@@ -48,6 +65,17 @@ class Calls(threading.local):
             self.reset()
         self.busy = True
         return True
+
+    def enter(self, path: str, random: Tensor | None) -> None:
+        self.brackets.setdefault(path, []).append(Bracket(random))
+
+    def leave(self, path: str) -> Bracket:
+        stack = self.brackets.get(path)
+        return stack.pop() if stack else Bracket(None)
+
+    def innermost(self) -> dict[str, Bracket]:
+        """The calls of observed modules that are going on, by path."""
+        return {path: stack[-1] for path, stack in self.brackets.items() if stack}
 
     def is_outermost(self) -> bool:
         return running(self.model) == 1
