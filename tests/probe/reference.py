@@ -83,10 +83,9 @@ def relu(values: Array) -> Array:
 
 
 def step_of(module: nn.Module) -> Step:
-    name = type(module).__name__
-    if "LSTM" in name:
+    if isinstance(module, (nn.LSTM, nn.LSTMCell)):
         return lstm
-    if "GRU" in name:
+    if isinstance(module, (nn.GRU, nn.GRUCell)):
         return gru
     return rnn(relu if module.nonlinearity == "relu" else np.tanh)
 
@@ -121,7 +120,7 @@ def run(
 def widths(module: nn.Module) -> list[int]:
     """Width of each state that is carried, the hidden state first."""
     shown = getattr(module, "proj_size", 0) or module.hidden_size
-    return [shown, module.hidden_size] if "LSTM" in type(module).__name__ else [shown]
+    return [shown, module.hidden_size] if isinstance(module, (nn.LSTM, nn.LSTMCell)) else [shown]
 
 
 def unroll(

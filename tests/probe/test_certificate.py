@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 import gatescope as gs
 from gatescope.cells import GRUCell, LSTMCell, from_torch
 from gatescope.probe import find
+from gatescope.probe.calls import TorchStack
 
 WIDTH, UNITS, STEPS, ROWS = 3, 5, 6, 4
 
@@ -157,16 +158,17 @@ def test_a_tolerance_that_is_no_positive_number_is_refused(tolerance):
         gs.attach(nn.LSTM(WIDTH, UNITS), tolerance=tolerance)
 
 
-def test_a_layer_whose_output_was_tampered_with_is_named(x):
-    class Odd(nn.LSTM):
-        def forward(self, input, hx=None):
-            output, state = super().forward(input, hx)
-            output = output.clone()
-            output[..., UNITS:] += 0.1
-            return output, state
+def test_the_layer_and_direction_that_differ_are_named(x, monkeypatch):
+    rebuilt_cells = TorchStack.cells
+
+    def with_one_wrong(self):
+        cells = rebuilt_cells(self)
+        cells[1][1]._parameters["weight_hh"] = -cells[1][1]._parameters["weight_hh"]
+        return cells
 
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Identity(), Odd(WIDTH, UNITS, num_layers=2, bidirectional=True).double())
+    model = nn.Sequential(nn.Identity(), nn.LSTM(WIDTH, UNITS, num_layers=2, bidirectional=True).double())
+    monkeypatch.setattr(TorchStack, "cells", with_one_wrong)
     with pytest.raises(gs.ParityError, match="'1', layer 1, backward"):
         gs.record(model, x)
 
