@@ -14,11 +14,12 @@ from torch.utils.hooks import RemovableHandle
 
 from ..signals import PREACTIVATION
 from .assemble import assemble
-from .calls import Call, Observed, observe
+from .calls import Call, Observed
 from .dispatch import Dispatcher, Kernel, hears, listen, refuse_transforms, unlisten
 from .find import choose
 from .hooks import Bracket, Calls, Hook, running
 from .labels import LabelSource, Misfit, check_name, check_source
+from .observe import observe
 from .rebuild import rebuild
 from .schema import LABEL_DIMS
 from .track import Array, Track, lay

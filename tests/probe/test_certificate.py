@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 import gatescope as gs
 from gatescope.cells import GRUCell, LSTMCell, from_torch
 from gatescope.probe import find
-from gatescope.probe.calls import TorchStack
+from gatescope.probe.stacks import TorchStack
 
 WIDTH, UNITS, STEPS, ROWS = 3, 5, 6, 4
 

@@ -1,0 +1,22 @@
+"""Which reader a recurrent module gets."""
+
+from torch import nn
+
+from ..cells import AbstractCell, Recurrent
+from .calls import Observed
+from .find import registration
+from .single import ForeignCell, OpenCell, TorchCell
+from .stacks import OpenStack, TorchStack
+
+
+def observe(path: str, module: nn.Module) -> Observed:
+    """The reader for a module that `find` has found."""
+    if registration(module) is not None:
+        return ForeignCell(path, module)
+    if isinstance(module, Recurrent):
+        return OpenStack(path, module)
+    if isinstance(module, AbstractCell):
+        return OpenCell(path, module)
+    if isinstance(module, nn.RNNBase):
+        return TorchStack(path, module)
+    return TorchCell(path, module)

@@ -1,0 +1,121 @@
+"""Cells that are called once per step: torch's, our own and those of registered classes."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..cells import AbstractCell
+from .calls import Call, Ends, Layer, Observed, are_tensors, argument, as_tuple, bind, shadow, version, zeros
+from .dispatch import CELL_KERNELS, Kernel
+from .find import State, registration
+
+
+class Single(Observed):
+    """A cell called once per step; its calls join into sequences."""
+
+    def call(self, input: Tensor, state: State | None, new: State) -> Call:
+        if not are_tensors(input, *(state or ()), *new):
+            name = type(self.module).__name__
+            raise TypeError(
+                f"{self.path!r} must be called as (input, state) and answer the new state; its class {name} does "
+                f"otherwise. Say how to read its calls: gatescope.register({name}, as_cell, read=...)."
+            )
+        rows = [tensor.reshape(1, -1, tensor.shape[-1]) for tensor in new]
+        old = zeros(tuple(rows)) if state is None else tuple(t.reshape(1, -1, t.shape[-1]) for t in state)
+        layer = Layer(input.reshape(1, -1, input.shape[-1]), rows[0])
+        shapes = [row.shape for row in rows]
+
+        def arrange(arrived: State) -> tuple[Tensor, State]:
+            shown, *others = (tensor.reshape(shape) for tensor, shape in zip(arrived, shapes, strict=True))
+            return shown, (torch.zeros_like(shown), *others)
+
+        return Call([layer], old, tuple(rows), state is not None, None, tuple(rows[1:]), Ends(new, arrange))
+
+
+class TorchCell(Single):
+    """nn.LSTMCell, nn.GRUCell, nn.RNNCell and their subclasses."""
+
+    module: nn.RNNCellBase
+    runs_kernels = True
+
+    def __init__(self, path: str, module: nn.RNNCellBase) -> None:
+        super().__init__(path, module)
+        self.shadow = shadow(module, module.input_size)
+        self.used: list[Tensor] | None = None
+
+    def cells(self) -> list[list[AbstractCell]]:
+        names = [name for name, weight in self.shadow._parameters.items() if weight is not None]
+        used = [getattr(self.module, name) for name in names] if self.used is None else self.used
+        bind(self.shadow, dict(zip(names, used, strict=True)))
+        return [[self.shadow]]
+
+    def fits(self, kernel: Kernel) -> bool:
+        return kernel.name in CELL_KERNELS
+
+    def runs(self, kernel: Kernel) -> bool:
+        own = self.module._parameters.get("weight_hh")
+        return kernel.name in CELL_KERNELS and own is kernel.weights[1]
+
+    @property
+    def plain(self) -> bool:
+        torchs = (nn.LSTMCell.forward, nn.GRUCell.forward, nn.RNNCell.forward)
+        return type(self.module).forward in torchs and "forward" not in vars(self.module)
+
+    def use(self, weights: list[Tensor] | None) -> None:
+        self.used = weights
+
+    def read_kernel(self, kernel: Kernel, order: Tensor | None) -> Call:
+        state = as_tuple(kernel.state)
+        given = any(bool(tensor.any()) for tensor in state)
+        return self.call(kernel.input, state, as_tuple(kernel.output))._replace(given=given)
+
+    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, random: Tensor | None) -> Call:
+        state = argument(args, kwargs, 1, "hx")
+        return self.call(
+            argument(args, kwargs, 0, "input"), None if state is None else as_tuple(state), as_tuple(output)
+        )
+
+
+class OpenCell(Single):
+    """One of our own cells, called by the user's loop."""
+
+    module: AbstractCell
+
+    def cells(self) -> list[list[AbstractCell]]:
+        return [[self.module]]
+
+    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, random: Tensor | None) -> Call:
+        return self.call(argument(args, kwargs, 0, "x"), as_tuple(argument(args, kwargs, 1, "state")), output)
+
+
+class ForeignCell(Single):
+    """A cell of a registered class."""
+
+    def __init__(self, path: str, module: nn.Module) -> None:
+        super().__init__(path, module)
+        found = registration(module)
+        if found is None:
+            raise ValueError(f"{path} must be of a registered class; {type(module).__name__} came. Register it first.")
+        self.registration = found
+        self.versions: list[tuple[int, int]] = []
+        self.built: AbstractCell | None = None
+
+    def cells(self) -> list[list[AbstractCell]]:
+        versions = [version(tensor) for tensor in (*self.module.parameters(), *self.module.buffers())]
+        if self.built is None or versions != self.versions:
+            self.built, self.versions = self.registration.as_cell(self.module), versions
+            if not isinstance(self.built, AbstractCell):
+                raise TypeError(
+                    f"as_cell must return a gatescope cell; {type(self.built).__name__} came for {self.path!r}. "
+                    "Build one of gatescope.cells with the module's weights."
+                )
+        return [[self.built]]
+
+    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, random: Tensor | None) -> Call:
+        if self.registration.read is not None:
+            input, state, new = self.registration.read(args, kwargs, output)
+            return self.call(input, None if state is None else as_tuple(state), as_tuple(new))
+        input = args[0] if args else next(iter(kwargs.values()))
+        state = args[1] if len(args) > 1 else next((v for k, v in kwargs.items() if k in ("hx", "state")), None)
+        return self.call(input, None if state is None else as_tuple(state), as_tuple(output))
