@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import streamlit as st
 
 T = TypeVar("T")
+NOTHING = "-"  # in an address, where an empty text would be dropped
 _BOOK = "choices"  # key of the bookkeeping in the session's state
 
 
@@ -61,10 +62,10 @@ def choose(
     """One of some options, which must differ as texts."""
     if st.session_state.get(name) not in options:
         fallback = options[0] if default is None or default not in options else default
-        asked = {str(option): option for option in options}
-        st.session_state[name] = asked.get(_asked(name), fallback)  # type: ignore[call-overload]
+        asked: dict[str | None, T] = {str(option) or NOTHING: option for option in options}
+        st.session_state[name] = asked.get(_asked(name), fallback)
     value = st.selectbox(label, options, key=name, format_func=shown)
-    _note(name, str(value), name)
+    _note(name, str(value) or NOTHING, name)
     return value
 
 
@@ -78,7 +79,7 @@ def choose_several(label: str, options: Sequence[int], *, name: str, default: Se
     elif not set(st.session_state[name]) <= set(options):
         st.session_state[name] = [value for value in st.session_state[name] if value in options] or list(default)
     values = st.multiselect(label, options, key=name, max_selections=most, placeholder="None: choose or type a number")
-    _note(name, ",".join(map(str, values)), name)
+    _note(name, ",".join(map(str, values)) or NOTHING, name)
     return list(values)
 
 

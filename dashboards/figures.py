@@ -162,7 +162,7 @@ def run_figure(
     """
     data = run[signal]
     panels = [name for name in panels if units]
-    size = bin_size(*data.shape, most_cells)
+    size = bin_size(data.shape[0], data.shape[1], most_cells)
     figure = go.Figure(_heatmap(data, limits or colour_limits(data), size, statistic, bool(labels)))
     for row, name in enumerate(panels, start=2):
         figure.add_traces(_traces(run[name], units, row, bool(labels) and size == 1))
@@ -302,7 +302,7 @@ def _round_step(steps: int) -> int:
     >>> [_round_step(steps) for steps in (1, 24, 60, 20_000)]
     [1, 2, 5, 2000]
     """
-    power = 10 ** max(0, len(str(max(1, steps // 12))) - 1)
+    power = int("1" + "0" * (len(str(max(1, steps // 12))) - 1))
     return next(factor * power for factor in (1, 2, 5, 10, 20) if factor * power * 12 >= steps)
 
 

@@ -102,7 +102,7 @@ def test_every_selector_changes_the_page_and_the_address(opened, folder, key, va
     page = opened(folder)
     before = [chart.proto.id + chart.proto.spec for chart in page.get("plotly_chart")]
     healthy(page.selectbox(key=key).set_value(value).run())
-    assert page.query_params[key] == str(value)
+    assert page.query_params[key] == (str(value) or "-")
     after = [chart.proto.id + chart.proto.spec for chart in page.get("plotly_chart")]
     assert after != before
     assert shown in "".join(after)
@@ -117,6 +117,15 @@ def test_an_address_opens_the_view_it_was_taken_from(opened, folder):
     again = healthy(opened(folder, **dict(page.query_params)))
     assert figure(again) == figure(page)
     assert (again.multiselect[0].value, again.slider[0].value) == ([4, 1], (2, 5))
+
+
+def test_a_view_without_label_and_traces_has_an_address_too(opened, folder):
+    page = opened(folder)
+    page.selectbox(key="label").set_value("")
+    healthy(page.multiselect[0].set_value([]).run())
+    again = healthy(opened(folder, **dict(page.query_params)))
+    assert (again.selectbox(key="label").value, again.multiselect[0].value) == ("", [])
+    assert {trace.get("yaxis", "y") for trace in figure(again)["data"]} == {"y"}
 
 
 def test_an_older_address_in_the_same_session_shows_the_older_view(opened, folder):
@@ -134,7 +143,7 @@ def test_an_older_address_in_the_same_session_shows_the_older_view(opened, folde
     [
         {"recording": "../../etc/passwd", "signal": "nothing", "layer": "99", "sequence": "-1", "label": "<b>"},
         {"time": "9-1", "unit": "1,1,x,999999,-3", "statistic": "sum", "saturation": "weight_hh"},
-        {"time": "5", "unit": "", "direction": "0"},
+        {"time": "5", "unit": "-", "direction": "0"},
     ],
 )
 def test_an_address_that_fits_nothing_opens_the_usual_view(opened, folder, address):

@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -61,8 +62,9 @@ def test_the_server_ends_with_the_program_that_launched_it(tmp_path, sign):
         program.wait(30)
         wait(port, listening=False)
     finally:
-        if program.poll() is None:
-            os.killpg(program.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)  # whatever is left of the group
+        program.wait()
 
 
 def wait(port: int, *, listening: bool) -> None:
