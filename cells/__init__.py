@@ -4,6 +4,7 @@ from .abstract import AbstractCell
 from .convert import from_torch, to_torch
 from .gru import GRUCell
 from .lstm import LSTMCell
+from .peephole import PeepholeLSTMCell
 from .recurrent import Recurrent, StepTap
 from .rnn import RNNCell
 from .scan import Remember, linear_scan, step
@@ -12,6 +13,7 @@ __all__ = [
     "AbstractCell",
     "GRUCell",
     "LSTMCell",
+    "PeepholeLSTMCell",
     "RNNCell",
     "Recurrent",
     "Remember",

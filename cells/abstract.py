@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from math import sqrt
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,15 +21,17 @@ class AbstractCell(nn.Module, ABC):
     retention : what multiplies the old memory (see `gatescope.signals.retention_form`).
     states : names of what is carried from step to step; the first is what the cell shows.
     gates : blocks of rows of `weight_hh`, in order.
+    peepholes : the gates whose connections to the memory are the rows of `weight_peephole`, in order.
     parallel : whether all signals of all steps follow from the inputs, the shown states before each step and one
         linear scan, so that `forward` with `remember=linear_scan` rebuilds a whole recording.
     """
 
     signals: tuple[Signal, ...]
-    retention: ClassVar[str]
-    states: ClassVar[tuple[str, ...]]
-    gates: ClassVar[tuple[str, ...]]
-    parallel: ClassVar[bool] = True
+    retention: str
+    states: tuple[str, ...]
+    gates: tuple[str, ...]
+    peepholes: tuple[str, ...] = ()
+    parallel: bool = True
 
     input_size: int
     hidden_size: int

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from gatescope.cells import AbstractCell, GRUCell, LSTMCell, RNNCell
+from gatescope.cells import AbstractCell, GRUCell, LSTMCell, PeepholeLSTMCell, RNNCell
 
 Array = np.ndarray
 NumpyTap = Callable[[str, Array], Array]
@@ -72,6 +73,45 @@ def rnn(squasher: Callable[[Array], Array]) -> Equations:
     return equations
 
 
+def peephole_lstm(variant: str) -> Equations:
+    """Greff et al. (2017), block by block; rows of weights stand in the order i f g o, without what is missing."""
+    missing = {"NIG": "i", "NFG": "f", "NOG": "o", "CIFG": "f"}.get(variant)
+    blocks = [name for name in "ifgo" if name != missing]
+
+    def equations(weights: Mapping[str, Array], x: Array, state: tuple[Array, ...], tap: NumpyTap) -> tuple[Array, ...]:
+        y, c = state[:2]
+        units = y.shape[-1]
+        net = {}
+        for place, name in enumerate(blocks):
+            rows = slice(place * units, (place + 1) * units)
+            net[name] = x @ weights["weight_ih"][rows].T + y @ weights["weight_hh"][rows].T
+            if "bias_ih" in weights:
+                net[name] = net[name] + weights["bias_ih"][rows] + weights["bias_hh"][rows]
+        peepholes = dict(
+            zip([name for name in blocks if name != "g"], weights.get("weight_peephole", []), strict=False)
+        )
+        if variant == "FGR":
+            for to, name in enumerate("ifo"):
+                for source, before in enumerate(state[2:]):
+                    matrix = weights["weight_gates"][
+                        to * units : (to + 1) * units, source * units : (source + 1) * units
+                    ]
+                    net[name] = net[name] + before @ matrix.T
+        ones = np.ones_like(net["g"])
+        i = squash("input_gate", net["i"] + peepholes.get("i", 0) * c, sigmoid, tap) if "i" in net else ones
+        if variant == "CIFG":
+            f = 1 - i
+        else:
+            f = squash("forget_gate", net["f"] + peepholes.get("f", 0) * c, sigmoid, tap) if "f" in net else ones
+        z = tap("candidate", net["g"]) if variant == "NIAF" else squash("candidate", net["g"], np.tanh, tap)
+        c = tap("cell_state", z * i + c * f)
+        o = squash("output_gate", net["o"] + peepholes.get("o", 0) * c, sigmoid, tap) if "o" in net else ones
+        y = tap("hidden_state", (c if variant == "NOAF" else np.tanh(c)) * o)
+        return (y, c, i, f, o) if variant == "FGR" else (y, c)
+
+    return equations
+
+
 def relu(values: Array) -> Array:
     return np.maximum(values, 0)
 
@@ -88,12 +128,19 @@ def torch_relu_rnn(input_size: int, hidden_size: int, **options: object) -> nn.M
     return nn.RNNCell(input_size, hidden_size, nonlinearity="relu", **options)
 
 
+def peephole_row(variant: str) -> "Cell":
+    make = partial(PeepholeLSTMCell, variant=variant)
+    return Cell(make, peephole_lstm(variant), nn.LSTMCell if variant == "NP" else None)
+
+
+VARIANTS = ("vanilla", "NIG", "NFG", "NOG", "NIAF", "NOAF", "CIFG", "NP", "FGR")
 CELLS = {
     "LSTMCell": Cell(LSTMCell, lstm, nn.LSTMCell),
     "LSTMCell-projection": Cell(projected_lstm, lstm, None),  # torch projects in nn.LSTM only: test_recurrent.py
     "GRUCell": Cell(GRUCell, gru, nn.GRUCell),
     "RNNCell-tanh": Cell(RNNCell, rnn(np.tanh), nn.RNNCell),
     "RNNCell-relu": Cell(relu_rnn, rnn(relu), torch_relu_rnn),
+    **{f"PeepholeLSTMCell-{variant}": peephole_row(variant) for variant in VARIANTS},
 }
 
 
