@@ -10,11 +10,13 @@ import xarray as xr
 
 from ..cells import AbstractCell
 from ..signals import DIRECTIONS, PREACTIVATION, SCHEMA, VERSION, Signal
-from .schema import LABEL_DIMS, padding_mask, padding_value
+from .arrivals import GRADIENT
+from .retention import log_retention
+from .schema import FIXED_DIMS, LABEL_DIMS, SIGNAL_DIMS, padding_mask, padding_value
 from .track import Array, Chunk, Track
 
 
-def assemble(track: Track) -> xr.Dataset:
+def assemble(track: Track, *, sums: bool = True) -> xr.Dataset:
     """The recording of one module; every call's rows stand in the sequences that they belong to."""
     runs, cell = track.sequences, track.cells[0][0]
     length = np.asarray(runs.length, np.int64)
@@ -36,13 +38,16 @@ def assemble(track: Track) -> xr.Dataset:
     if cell.proj_size:
         coords["projection"] = np.arange(cell.proj_size)
     data: dict[str, Any] = {}
-    for name in first.signals:
+    for name in dict.fromkeys(name for chunk in track.chunks for name in chunk.rebuilt.signals):
         values = gather(track, name, steps)
         data[name] = (("layer", "direction", *LABEL_DIMS, last_dim(cell, name)), values, attributes(cell, name))
+    if sums:
+        values = {name: variable[1] for name, variable in data.items()}
+        found = log_retention(cell.retention, values, padding_mask(length, steps))
+        data |= {name: (SIGNAL_DIMS, *array_and_attrs) for name, array_and_attrs in found.items()}
     data |= initial_states(track, cell)
     for name, values in track.weights.items():
-        dims = ("gate", "unit", "source") if name == "weight_hh" else ("projection", "unit")
-        data[name] = (("layer", "direction", *dims), values)
+        data[name] = (FIXED_DIMS[name][0], values)
         if name == "weight_hh":
             coords |= {"gate": np.array(cell.gates, dtype=object), "source": np.arange(values.shape[-1])}
     for name, values in labels(track, steps):
@@ -51,7 +56,7 @@ def assemble(track: Track) -> xr.Dataset:
 
 
 def last_dim(cell: AbstractCell, name: str) -> str:
-    return "projection" if cell.proj_size and name == cell.states[0] else "unit"
+    return "projection" if cell.proj_size and name.removesuffix(GRADIENT) == cell.states[0] else "unit"
 
 
 def places(chunk: Chunk) -> tuple[Array, Array, Array, Array]:
@@ -62,9 +67,10 @@ def places(chunk: Chunk) -> tuple[Array, Array, Array, Array]:
 
 def gather(track: Track, name: str, steps: int) -> Array:
     """One signal of all calls, (layer, direction, sequence, time, unit); padding is NaN. A single call is not copied."""
-    values = [chunk.rebuilt.signals[name].numpy() for chunk in track.chunks]
-    if len(values) == 1:
-        only, chunk = np.swapaxes(values[0], 2, 3), track.chunks[0]
+    having = [chunk for chunk in track.chunks if name in chunk.rebuilt.signals]
+    values = [chunk.rebuilt.signals[name].numpy() for chunk in having]
+    if len(track.chunks) == 1:
+        only, chunk = np.swapaxes(values[0], 2, 3), having[0]
         padding = padding_mask(chunk.lengths, chunk.steps)
         if padding.any():
             only[:, :, padding] = np.nan
@@ -73,7 +79,7 @@ def gather(track: Track, name: str, steps: int) -> Array:
     dtype = np.result_type(*{value.dtype for value in values})
     shape = (layers, directions, len(track.sequences.length), steps, width)
     result = np.full(shape, np.nan, dtype=dtype)
-    for value, chunk in zip(values, track.chunks, strict=True):
+    for value, chunk in zip(values, having, strict=True):
         start = chunk.sequence[0] if len(chunk.sequence) else 0
         plain = not chunk.offset.any() and bool((chunk.lengths == chunk.steps).all())
         if plain and np.array_equal(chunk.sequence, np.arange(start, start + len(chunk.sequence))):
@@ -117,8 +123,14 @@ def initial_states(track: Track, cell: AbstractCell) -> dict[str, Any]:
 
 def attributes(cell: AbstractCell, name: str) -> dict[str, str | float]:
     """What a signal is: name, symbol, role, bounds and units."""
-    base = name.removesuffix(PREACTIVATION)
+    base = name.removesuffix(PREACTIVATION).removesuffix(GRADIENT)
     signal: Signal = next(s for s in cell.signals if s.name == base)
+    if name.endswith(GRADIENT):
+        return {
+            "long_name": f"gradient of the loss at the {base.replace('_', ' ')}",
+            "symbol": f"dL/d{signal.symbol}",
+            "units": "1",
+        }
     if name != base:
         return {
             "long_name": f"{base.replace('_', ' ')} before its squasher",
@@ -151,6 +163,8 @@ def provenance(track: Track, cell: AbstractCell) -> dict[str, str | float | int]
         "training": int(training),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+    if isinstance(variant := getattr(cell, "variant", None), str):
+        found["variant"] = variant
     if training and track.observed.dropout:
         found["dropout"] = track.observed.dropout
     if track.weights_changed:

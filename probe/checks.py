@@ -194,6 +194,8 @@ def check_variables(recording: xr.Dataset) -> None:
     for name, variable in recording.data_vars.items():
         if name in FIXED_DIMS:
             allowed = FIXED_DIMS[str(name)]
+        elif str(name).startswith("initial_") and is_signal(recording, str(name).removeprefix("initial_")):
+            allowed = FIXED_DIMS["initial_cell_state"]  # a state that only some cells carry
         elif is_signal(recording, str(name)):
             allowed = (PROJECTED_DIMS,) if _projected(recording, str(name)) else (SIGNAL_DIMS,)
         elif variable.dtype.kind in "biuf" and name not in RESERVED:

@@ -69,6 +69,7 @@ def _check(number: int, part: xr.Dataset, first: xr.Dataset) -> None:
     except SchemaError as error:
         raise SchemaError(f"Recording {number} of those to join: {error}") from None
     found = {key: (first.attrs[key], part.attrs[key]) for key in SAME_ATTRS}
+    found["variant"] = (first.attrs.get("variant"), part.attrs.get("variant"))
     found |= {f"{name} coordinates": (_listed(first, name), _listed(part, name)) for name in SAME_INDEXES}
     found["signals and other variables"] = (sorted(map(str, first.data_vars)), sorted(map(str, part.data_vars)))
     for what, (expected, came) in found.items():

@@ -23,7 +23,7 @@ def check_name(name: str, taken: frozenset[str] = frozenset()) -> None:
             f"labels must have printable names without '/' and without '__' in front; {name!r} came. "
             "Call it for instance 'token'."
         )
-    if name in RESERVED | taken:
+    if name in RESERVED | taken or name.removeprefix("initial_") in taken:
         raise ValueError(
             f"labels must not take a name of the recording's own; {name!r} came. "
             f"Call it for instance {name + '_label'!r}."

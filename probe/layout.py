@@ -20,6 +20,7 @@ FIXED_DIMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "initial_cell_state": (("layer", "direction", "sequence", "unit"),),
     "weight_hh": (("layer", "direction", "gate", "unit", "source"),),
     "weight_hr": (("layer", "direction", "projection", "unit"),),
+    "weight_peephole": (("layer", "direction", "gate", "unit"),),
 }
 RESERVED = frozenset({*INDEXES, *COORDINATES, *FIXED_DIMS, "block"})
 TEXT_ATTRS = ("schema", "cell", "retention", "gatescope_version", "torch_version", "module", "created")

@@ -1,6 +1,6 @@
 """Every signal of every step of an observed call, rebuilt at once from the model's own states, and certified."""
 
-from copy import copy
+from copy import copy, deepcopy
 from functools import partial
 from math import isfinite
 from typing import NamedTuple
@@ -143,7 +143,7 @@ class Part:
             input = self.input[steps].to(self.own).to(self.exact)
             with torch.autocast(self.hidden.device.type, enabled=False):
                 now = self.cell.forward(input, state, tape, partial(self.scan, steps))
-            memory = tuple(values[0 if self.backward else -1] for values in now[1:])
+            memory = tuple(self.after(steps, new, old) for new, old in zip(now[1:], memory, strict=True))
             gaps.append(self.real_only(now[0] - hidden, steps))
             memories += now[1:] or [self.real_only(hidden, steps)]
             self.keep_own(tape, steps)
@@ -177,6 +177,11 @@ class Part:
             keep = torch.where(self.real[steps], keep, 1.0)
             write = torch.where(self.real[steps], write, 0.0)
         return linear_scan(keep, write, memory, backward=self.backward)
+
+    def after(self, steps: slice, new: Tensor, old: Tensor) -> Tensor:
+        """A memory after a block; what a single step computes from padding is not carried on, as `scan` sees to it."""
+        last = new[0 if self.backward else -1]
+        return last if self.real is None or self.cell.parallel else torch.where(self.real[steps][0], last, old)
 
     def real_only(self, values: Tensor, steps: slice) -> Tensor:
         return values if self.real is None else torch.where(self.real[steps], values, 0.0)
@@ -225,9 +230,14 @@ def rounding(hidden: Tensor) -> torch.dtype:
 
 def rounded(cell: AbstractCell, own: torch.dtype, exact: torch.dtype) -> AbstractCell:
     """The cell computing in `exact` with its weights rounded as the model rounds them; the cell itself is untouched."""
-    if all(weight is None or weight.dtype == own == exact for weight in cell._parameters.values()):
+    nested = bool(cell._modules or cell._buffers)  # somebody's own cell may be made of modules
+    weights = [*cell.parameters(), *cell.buffers()] if nested else cell._parameters.values()
+    if all(weight is None or weight.dtype == own == exact or not weight.is_floating_point() for weight in weights):
         return cell
+    if nested:
+        return deepcopy(cell).to(own).to(exact)
     twin = copy(cell)
-    weights = {name: None if w is None else w.detach().to(own).to(exact) for name, w in cell._parameters.items()}
-    twin.__dict__["_parameters"] = weights
+    twin.__dict__["_parameters"] = {
+        name: None if w is None else w.detach().to(own).to(exact) for name, w in cell._parameters.items()
+    }
     return twin

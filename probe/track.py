@@ -131,7 +131,7 @@ class Track:
         if not self.weights:
             self.cells, self.weights = cells, now
         elif not self.weights_changed and any(not np.array_equal(now[k], self.weights[k]) for k in now):
-            self.weights_changed = f"weights changed before call {number}; weight_hh is that of call 0"
+            self.weights_changed = f"weights changed before call {number}; those stored are of call 0"
         self.versions = versions
 
 
@@ -160,7 +160,11 @@ def origin(last: Chunk | None, rebuilt: Rebuilt, given: bool, row: int) -> str:
 
 
 def recurrent_weights(cells: list[list[AbstractCell]]) -> dict[str, Array]:
-    """`weight_hh` (layer, direction, gate, unit, source) and `weight_hr` (layer, direction, projection, unit)."""
+    """The weights through which a step acts on the next, with the dims of the recording.
+
+    `weight_hh` (layer, direction, gate, unit, source), `weight_hr` (layer, direction, projection, unit),
+    `weight_peephole` (layer, direction, gate, unit): 0 for a gate that does not see the memory.
+    """
     found: dict[str, Array] = {}
     first = cells[0][0]
     if getattr(first, "weight_hh", None) is not None:
@@ -168,6 +172,10 @@ def recurrent_weights(cells: list[list[AbstractCell]]) -> dict[str, Array]:
         found["weight_hh"] = rows.reshape(*rows.shape[:2], len(first.gates), -1, rows.shape[-1])
     if getattr(first, "weight_hr", None) is not None:
         found["weight_hr"] = stacked(cells, "weight_hr")
+    if getattr(first, "weight_peephole", None) is not None:
+        rows = stacked(cells, "weight_peephole")
+        found["weight_peephole"] = np.zeros((*rows.shape[:2], len(first.gates), rows.shape[-1]), rows.dtype)
+        found["weight_peephole"][:, :, [first.gates.index(gate) for gate in first.peepholes]] = rows
     return found
 
 
