@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from ..signals import PREACTIVATION
+from .arrivals import GRADIENT, await_gradients
 from .assemble import assemble
 from .calls import Call, Observed
 from .dispatch import Dispatcher, Kernel, hears, listen, refuse_transforms, unlisten
@@ -35,6 +36,7 @@ def attach(
     preactivations: bool = False,
     labels: LabelSource | None = None,
     lengths: Any = None,
+    gradients: bool = False,
     tolerance: float = 1e-4,
 ) -> "Probe":
     """Record the gates and states of a model's recurrent modules while a `with` block runs.
@@ -58,6 +60,11 @@ def attach(
         labels that call (its mapping may hold `lengths`). `Probe.annotate` labels a single call.
     lengths
         Real steps of each sequence of the recording, (sequence,), where an unpacked batch is padded.
+    gradients
+        Also record, when a backward pass inside the block reaches a call, the true gradient of what was
+        differentiated at every state of every step, as `<state>_gradient`: through the recurrence and the layers
+        above, where the gradient of a fused module's output is only the part that does not come back through time.
+        Several backward passes add up.
     tolerance
         Largest difference allowed between rebuilt and own states, relative to the largest |memory|. Half-precision
         models get 0.05 (bfloat16) or 0.01 (float16) at least; the recording's attribute `tolerance` says which.
@@ -92,6 +99,7 @@ def attach(
         preactivations=preactivations,
         labels=labels,
         lengths=lengths,
+        gradients=gradients,
         tolerance=tolerance,
     )
 
@@ -171,6 +179,7 @@ class Probe:
         preactivations: bool = False,
         labels: LabelSource | None = None,
         lengths: Any = None,
+        gradients: bool = False,
         tolerance: float = 1e-4,
     ) -> None:
         tracks = {path: Track(observe(path, module)) for path, module in choose(model, modules).items()}
@@ -187,6 +196,8 @@ class Probe:
             for name in labels:
                 check_name(name, self._taken)
         self._labels, self._lengths, self._tolerance = labels, lengths, tolerance
+        self._gradients, self._all = gradients, signals is None
+        self._awaiting: list[RemovableHandle] = []
         self._hooks: list[tuple[Hook, RemovableHandle]] = []
         self._dispatcher: Dispatcher | None = None
         self._calls = Calls(model)
@@ -211,6 +222,7 @@ class Probe:
             self._settle_waiting()
             self._require_calls()
             self._check_whole()
+            self._require_gradients()
 
     def _hook(self) -> None:
         model = self.model
@@ -230,6 +242,8 @@ class Probe:
     def _unhook(self) -> None:
         if self._dispatcher is not None:
             unlisten(self, self._dispatcher)
+        while self._awaiting:
+            self._awaiting.pop().remove()
         while self._hooks:
             hook, handle = self._hooks.pop()
             hook.act = None  # another thread may be about to call it
@@ -311,6 +325,9 @@ class Probe:
             wanted = self._wanted[track.observed.path]
             rebuilt, cells = rebuild(track.observed, call, wanted, self._tolerance, len(track.chunks))
             chunk = track.add(call, rebuilt, cells, track.observed.module.training)
+            if self._gradients:
+                handle = await_gradients(call, cells, rebuilt)
+                self._awaiting += [] if handle is None else [handle]
         self._calls.chunks.append((track, chunk))
         if not (self._calls.busy and running(self.model)):  # called without its model
             self._settle()
@@ -400,10 +417,18 @@ class Probe:
                 "its module. Call the model inside the block."
             )
 
+    def _require_gradients(self) -> None:
+        chunks = [chunk for track in self.tracks.values() for chunk in track.chunks]
+        if self._gradients and not any(name.endswith(GRADIENT) for chunk in chunks for name in chunk.rebuilt.signals):
+            raise ValueError(
+                f"gradients=True needs a backward pass inside the block that reaches {', '.join(map(repr, self.tracks))}; "
+                "none did. Call backward() on a loss before the block ends, with gradients enabled."
+            )
+
     def _finish(self, track: Track) -> xr.Dataset:
         """Assemble, with those labels and lengths for the whole recording that fit this module."""
         laid, misfits = self._lay_whole(track)
-        recording = assemble(track).assign_coords({name: (LABEL_DIMS, values) for name, values in laid.items()})
+        recording = assemble(track, sums=self._all).assign_coords({name: (LABEL_DIMS, values) for name, values in laid.items()})
         left_out = track.left_out | misfits.keys()
         if left_out:
             recording.attrs["labels_left_out"] = ", ".join(sorted(left_out))

@@ -27,6 +27,8 @@ class Ends(NamedTuple):
     arrange: Callable[[State], tuple[Tensor, State]]
     """From a gradient for each tensor to that at the shown states (time, sequence, direction * H) and those at the last
     states (layer * direction, sequence, H)."""
+    total: bool = False
+    """Whether what arrives is the whole gradient of each state: autograd sees how the step shows its memory."""
 
 
 class Call(NamedTuple):

@@ -30,7 +30,9 @@ class Single(Observed):
             shown, *others = (tensor.reshape(shape) for tensor, shape in zip(arrived, shapes, strict=True))
             return shown, (torch.zeros_like(shown), *others)
 
-        return Call([layer], old, tuple(rows), state is not None, None, tuple(rows[1:]), Ends(new, arrange))
+        apart = len({tensor.grad_fn for tensor in new}) == len(new)  # a fused cell computes all states at one node
+        ends = Ends(new, arrange, total=apart)
+        return Call([layer], old, tuple(rows), state is not None, None, tuple(rows[1:]), ends)
 
 
 class TorchCell(Single):
