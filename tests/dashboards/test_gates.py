@@ -332,3 +332,27 @@ def test_a_recording_saved_anew_under_the_same_name_is_read_anew(opened, folder,
     shutil.rmtree(folder / "run.zarr")
     save_recording(make_recording(seed=9), folder / "run.zarr")
     assert figure(healthy(page.run()))["data"][0]["z"] != before
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "panels"),
+    [
+        ("GRU", {}, ["update gate", "hidden state"]),
+        ("RNN", {"nonlinearity": "relu"}, ["hidden state"]),
+        ("RNN", {"nonlinearity": "tanh"}, ["hidden state"]),
+        ("LSTM", {"num_layers": 2, "bidirectional": True}, ["forget gate", "cell state"]),
+    ],
+)
+def test_recordings_of_torch_modules_are_shown_whatever_their_cell(opened, tmp_path, kind, options, panels):
+    torch = pytest.importorskip("torch")
+    from gatescope.probe.attach import record
+
+    torch.manual_seed(0)
+    recording = record(getattr(torch.nn, kind)(3, 4, **options), torch.randn(6, 2, 3))
+    save_recording(recording, tmp_path / "model.zarr")
+    page = healthy(opened(tmp_path))
+    layout = figure(page)["layout"]
+    assert [layout[f"yaxis{row}"]["title"]["text"] for row in range(2, len(panels) + 2)] == panels
+    for signal in page.selectbox(key="signal").options:
+        healthy(page.selectbox(key="signal").set_value(signal).run())
+        assert page.get("plotly_chart")
