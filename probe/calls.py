@@ -134,7 +134,7 @@ def signal_names(cell: AbstractCell) -> list[str]:
         found.append(name)
         return value
 
-    like = next(weight for weight in cell._parameters.values() if weight is not None)
+    like = next(cell.parameters(), torch.zeros(()))
     with torch.no_grad():
         cell.forward(like.new_zeros(cell.input_size), cell.zero_state(like), listen)
     return found

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from ..cells import AbstractCell, Recurrent
+from .entry_points import load_declared
 
 AsCell = Callable[[Any], AbstractCell]
 State = tuple[Tensor, ...]
@@ -49,7 +50,8 @@ def register(cls: type[nn.Module], as_cell: AsCell, *, read: Read | None = None)
     Parameters
     ----------
     cls
-        The class; its subclasses are found too. It is called once per time step.
+        The class; its subclasses are found too. It is called once per time step: of a stack that runs whole sequences
+        in one call, register the class of its inner cells.
     as_cell
         `as_cell(module)` builds the gatescope cell with the same equations and the module's weights. It is called
         again whenever the module's weights have changed.
@@ -61,22 +63,38 @@ def register(cls: type[nn.Module], as_cell: AsCell, *, read: Read | None = None)
     Raises
     ------
     TypeError
-        If `cls` is not a subclass of `torch.nn.Module`.
+        If `cls` is not a subclass of `torch.nn.Module`, or `as_cell` or `read` is no function.
 
     Notes
     -----
     A wrong conversion does not pass: the probe compares what the cell computes with the module's own states and
-    raises `ParityError`.
+    raises `ParityError`. A class that was registered before is registered anew; attached probes go on with what they
+    found. Packages can register their cells by an entry point of the group `gatescope.cells`; see docs/cells.md.
+
+    Examples
+    --------
+    >>> from gatescope.cells import LSTMCell
+    >>> class Decoder(nn.LSTMCell):
+    ...     "Somebody's class, with torch's equations."
+    >>> def as_cell(module):
+    ...     cell = LSTMCell(module.input_size, module.hidden_size, device="meta")
+    ...     cell.load_state_dict(module.state_dict(), assign=True)
+    ...     return cell
+    >>> register(Decoder, as_cell)
     """
-    if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
+    if not (isinstance(cls, type) and issubclass(cls, nn.Module) and cls is not nn.Module):
         raise TypeError(
-            f"cls must be a subclass of torch.nn.Module; {_shown(cls)} came. Give the class, not an instance."
+            f"cls must be a subclass of torch.nn.Module; {_shown(cls)} came. Give the class of the cells themselves."
         )
+    for name, function in (("as_cell", as_cell), ("read", read)):
+        if not callable(function) and (name == "as_cell" or function is not None):
+            raise TypeError(f"{name} must be a function; {_shown(function)} came. See the example in docs/cells.md.")
     _registered[cls] = Registration(as_cell, read)
 
 
 def registration(module: nn.Module) -> Registration | None:
     """The registration of a module's class or of its nearest registered base."""
+    load_declared(_registered)
     return next((_registered[base] for base in type(module).__mro__ if base in _registered), None)
 
 

@@ -5,7 +5,8 @@ from torch import nn
 from ..cells import AbstractCell, Recurrent
 from .calls import Observed
 from .find import registration
-from .single import ForeignCell, OpenCell, TorchCell
+from .foreign import ForeignCell
+from .single import OpenCell, TorchCell
 from .stacks import OpenStack, TorchStack
 
 

@@ -1,4 +1,4 @@
-"""Cells that are called once per step: torch's, our own and those of registered classes."""
+"""Cells that are called once per step: torch's and our own."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from ..cells import AbstractCell
-from .calls import Call, Ends, Layer, Observed, are_tensors, argument, as_tuple, bind, shadow, version, zeros
+from .calls import Call, Ends, Layer, Observed, are_tensors, argument, as_tuple, bind, shadow, zeros
 from .dispatch import CELL_KERNELS, Kernel
-from .find import State, registration
+from .find import State
 
 
 class Single(Observed):
@@ -89,35 +89,3 @@ class OpenCell(Single):
 
     def read(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, random: Tensor | None) -> Call:
         return self.call(argument(args, kwargs, 0, "x"), as_tuple(argument(args, kwargs, 1, "state")), output)
-
-
-class ForeignCell(Single):
-    """A cell of a registered class."""
-
-    def __init__(self, path: str, module: nn.Module) -> None:
-        super().__init__(path, module)
-        found = registration(module)
-        if found is None:
-            raise ValueError(f"{path} must be of a registered class; {type(module).__name__} came. Register it first.")
-        self.registration = found
-        self.versions: list[tuple[int, int]] = []
-        self.built: AbstractCell | None = None
-
-    def cells(self) -> list[list[AbstractCell]]:
-        versions = [version(tensor) for tensor in (*self.module.parameters(), *self.module.buffers())]
-        if self.built is None or versions != self.versions:
-            self.built, self.versions = self.registration.as_cell(self.module), versions
-            if not isinstance(self.built, AbstractCell):
-                raise TypeError(
-                    f"as_cell must return a gatescope cell; {type(self.built).__name__} came for {self.path!r}. "
-                    "Build one of gatescope.cells with the module's weights."
-                )
-        return [[self.built]]
-
-    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, random: Tensor | None) -> Call:
-        if self.registration.read is not None:
-            input, state, new = self.registration.read(args, kwargs, output)
-            return self.call(input, None if state is None else as_tuple(state), as_tuple(new))
-        input = args[0] if args else next(iter(kwargs.values()))
-        state = args[1] if len(args) > 1 else next((v for k, v in kwargs.items() if k in ("hx", "state")), None)
-        return self.call(input, None if state is None else as_tuple(state), as_tuple(output))
