@@ -14,13 +14,12 @@ import plotly.graph_objects as go
 import xarray as xr
 from numpy.typing import NDArray
 
-MOST_CELLS = 300_000
-MOST_POINTS = 4_000
+from .reduction import MOST_CELLS, MOST_POINTS, bin_size, binned, thinned
+
 MOST_LABEL = 18  # characters of a label along the axis
 MOST_TICKS = 80
 MOST_BOUNDARIES = 250  # beyond, the lines would cover what they divide
 ROBUST = 99.0  # percentile of |value| that the colours of an unbounded signal reach, as in `plot_signal`
-STATISTICS = ("mean", "min", "max")
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito; readable on dark too
 SYMBOLS = ("circle", "triangle-up", "square", "diamond", "triangle-down", "cross")
 DASHES = ("solid", "dash", "dot", "dashdot")
@@ -84,50 +83,6 @@ def colour_limits(signal: xr.DataArray) -> tuple[float, float]:
 def colour_scale(limits: tuple[float, float]) -> str:
     """Viridis for what cannot be negative, blue to red around 0 for the rest; both safe for colour-blind readers."""
     return "RdBu_r" if limits[0] < 0 else "Viridis"
-
-
-def binned(values: NDArray[Any], size: int, statistic: str) -> NDArray[np.float32]:
-    """Every `size` steps of (time, unit) as one: mean, min or max of the finite values, NaN where there is none.
-
-    >>> binned(np.array([[1.0], [3.0], [np.nan]]), 2, "mean").ravel()
-    array([ 2., nan], dtype=float32)
-    """
-    finite = np.isfinite(values)
-    edges = np.arange(0, len(values), size)
-    count = np.add.reduceat(finite.astype(np.int64), edges, axis=0)
-    empty = {"mean": 0.0, "min": np.inf, "max": -np.inf}[statistic]
-    reduce = {"mean": np.add, "min": np.minimum, "max": np.maximum}[statistic]
-    result = reduce.reduceat(np.where(finite, values, empty).astype(np.float64), edges, axis=0)
-    if statistic == "mean":
-        result = result / np.maximum(count, 1)
-    return np.where(count > 0, result, np.nan).astype(np.float32)
-
-
-def bin_size(steps: int, units: int, most_cells: int = MOST_CELLS) -> int:
-    """How many steps share a column of the heatmap, so that no more than `most_cells` cells go to the browser.
-
-    >>> bin_size(60, 256), bin_size(20_000, 64)
-    (1, 5)
-    """
-    columns = max(1, most_cells // max(1, units))
-    return -(-steps // columns) if steps else 1
-
-
-def thinned(values: NDArray[Any], most_points: int = MOST_POINTS) -> NDArray[np.int64]:
-    """Steps to draw of a long trace: the lowest and the highest of every bin, so that no spike is lost.
-
-    >>> thinned(np.array([0.0, 9.0, 1.0, 0.0, -5.0, 0.0, 0.0, 0.0]), 4).tolist()
-    [0, 1, 4, 5]
-    """
-    steps = len(values)
-    if steps <= most_points:
-        return np.arange(steps)
-    size = -(-2 * steps // most_points)
-    full = steps // size
-    blocks = np.nan_to_num(values[: full * size].reshape(full, size))
-    start = np.arange(full) * size
-    kept = np.concatenate([start + blocks.argmin(axis=1), start + blocks.argmax(axis=1), np.arange(full * size, steps)])
-    return np.unique(kept)
 
 
 def run_figure(

@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 import xarray as xr
 
-from gatescope.dashboards import catalogue, choices, figures, summary
+from gatescope.dashboards import catalogue, choices, figures, reduction, summary
 from gatescope.probe.schema import PROJECTED_DIMS, SIGNAL_DIMS, label_names, stepwise_names
 from gatescope.signals import GATE_ROLES
 
@@ -160,7 +160,7 @@ def show_run(view: View) -> tuple[tuple[int, int] | None, list[int], list[str]]:
             most=MOST_TRACES,
         )
     shown = whole.isel(time=slice(first, last + 1))
-    size = figures.bin_size(last - first + 1, len(options))
+    size = reduction.bin_size(last - first + 1, len(options))
     statistic = choose_statistic(size, last - first + 1, len(options)) if size > 1 else "mean"
     narrowed = None if (first, last) == (0, steps - 1) else (first, last)
     if narrowed:
@@ -194,8 +194,8 @@ def show_run(view: View) -> tuple[tuple[int, int] | None, list[int], list[str]]:
 
 
 def choose_statistic(size: int, steps: int, units: int) -> str:
-    statistic = choices.choose("Each column shows the", list(figures.STATISTICS), name="statistic")
-    fit = figures.MOST_CELLS // units
+    statistic = choices.choose("Each column shows the", list(reduction.STATISTICS), name="statistic")
+    fit = reduction.MOST_CELLS // units
     st.caption(
         f"{steps:,} steps of {units:,} units are more cells than a browser draws well: each column is the "
         f"{statistic} of {size} steps. Show {fit:,} steps or fewer to see every step with its label."

@@ -3,7 +3,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from gatescope.dashboards import figures
+from gatescope.dashboards import figures, reduction
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_values_that_are_not_finite_leave_gaps(run):
     assert np.isfinite([heatmap.zmin, heatmap.zmax]).all()
 
 
-@pytest.mark.parametrize("statistic", figures.STATISTICS)
+@pytest.mark.parametrize("statistic", reduction.STATISTICS)
 def test_a_bin_shows_the_statistic_of_its_steps(run, statistic):
     heatmap = figures.run_figure(run, "candidate", statistic=statistic, most_cells=15).data[0]
     expected = getattr(np, statistic)(run["candidate"].values.astype(float).reshape(3, 4, 5), axis=1)
@@ -49,12 +49,6 @@ def test_a_bin_shows_the_statistic_of_its_steps(run, statistic):
     np.testing.assert_array_equal(heatmap.x, [1.5, 5.5, 9.5])
     assert f"{statistic} candidate" in heatmap.hovertemplate
     assert "4 steps around" in heatmap.hovertemplate
-
-
-@pytest.mark.parametrize(("steps", "units"), [(1, 1), (60, 256), (1_000_000, 512), (7, 400_000), (300_001, 1)])
-def test_no_more_cells_than_allowed_reach_the_browser_unless_one_step_has_more(steps, units):
-    size = figures.bin_size(steps, units)
-    assert -(-steps // size) * units <= max(figures.MOST_CELLS, units)
 
 
 def test_labels_stand_at_their_steps_and_between_steps_stands_nothing(run):
@@ -97,14 +91,6 @@ def test_a_unit_has_the_same_colour_in_every_panel_and_the_panels_do_not_overlap
     assert lines[0].line.color == lines[2].line.color != lines[1].line.color
     domains = sorted(figure.layout[name].domain for name in ("yaxis", "yaxis2", "yaxis3"))
     assert all(below[1] < above[0] for below, above in pairwise(domains))
-
-
-def test_a_spike_of_a_long_trace_is_drawn():
-    values = np.zeros(100_003)
-    values[[54_321, 100_002]] = 1.0, -1.0
-    kept = figures.thinned(values)
-    assert {54_321, 100_002} <= set(kept.tolist())
-    assert len(kept) <= figures.MOST_POINTS + 50
 
 
 @pytest.mark.parametrize(
