@@ -16,14 +16,15 @@ from .signals import VERSION, Signal
 
 if TYPE_CHECKING:
     from . import cells
-    from .cells import AbstractCell, GRUCell, LSTMCell, Recurrent, RNNCell, from_torch, to_torch
+    from .cells import AbstractCell, GRUCell, LSTMCell, PeepholeLSTMCell, Recurrent, RNNCell, from_torch, to_torch
     from .probe.analyzers.saturation import saturation
-    from .probe.attach import Probe, attach, record
+    from .probe.attach import attach, record
     from .probe.concat import concat
     from .probe.find import modules, register
     from .probe.plots.saturation import plot_saturation
     from .probe.plots.signal import plot_signal
     from .probe.plots.traces import plot_traces
+    from .probe.probe import Probe
     from .probe.rebuild import ParityError
     from .probe.schema import SchemaError, validate
     from .probe.store import open_recording, save_recording
@@ -32,14 +33,24 @@ __version__ = VERSION
 
 # What stands where. The imports above say the same to type checkers; a test holds the two together.
 _HOMES = {
-    "cells": ("AbstractCell", "GRUCell", "LSTMCell", "RNNCell", "Recurrent", "from_torch", "to_torch"),
+    "cells": (
+        "AbstractCell",
+        "GRUCell",
+        "LSTMCell",
+        "PeepholeLSTMCell",
+        "RNNCell",
+        "Recurrent",
+        "from_torch",
+        "to_torch",
+    ),
     "probe.analyzers.saturation": ("saturation",),
-    "probe.attach": ("Probe", "attach", "record"),
+    "probe.attach": ("attach", "record"),
     "probe.concat": ("concat",),
     "probe.find": ("modules", "register"),
     "probe.plots.saturation": ("plot_saturation",),
     "probe.plots.signal": ("plot_signal",),
     "probe.plots.traces": ("plot_traces",),
+    "probe.probe": ("Probe",),
     "probe.rebuild": ("ParityError",),
     "probe.schema": ("SchemaError", "validate"),
     "probe.store": ("open_recording", "save_recording"),
@@ -51,6 +62,7 @@ __all__ = [
     "GRUCell",
     "LSTMCell",
     "ParityError",
+    "PeepholeLSTMCell",
     "Probe",
     "RNNCell",
     "Recurrent",

@@ -55,7 +55,7 @@ class Calls(threading.local):
         self.labels: dict[str, Any] = {}
         self.chunks: list[tuple[Track, Chunk]] = []
         self.brackets: dict[str, list[Bracket]] = {}
-        self.waiting: tuple[Track, Kernel] | None = None  # a packed call whose rows are still in the kernel's order
+        self.waiting: tuple[str, Kernel] | None = None  # a packed call whose rows are still in the kernel's order
 
     def begin(self) -> bool:
         """Whether this is the outermost call of the model; what a call that never ended left behind is dropped."""

@@ -176,7 +176,8 @@ def test_half_precision_is_recorded_within_the_tolerance_that_is_said(make, refe
     tolerance = {torch.bfloat16: 0.05, torch.float16: 0.01}[kind]
     assert recording.tolerance == tolerance
     assert 0 < recording.parity < tolerance
-    assert {recording[name].dtype for name in recording.data_vars} == {np.dtype("float32")}
+    kept = {name for name in recording.data_vars if name != "log_retention_sum"}  # always float64
+    assert {recording[name].dtype for name in kept} == {np.dtype("float32")}
     reference.assert_recorded(recording, reference.unroll(module, reference.as_array(x)), 2 * tolerance)
 
 

@@ -1,0 +1,256 @@
+"""The probe: what it has taken of a model's calls, their labels, and the recordings that come of them."""
+
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any, Self
+
+import torch
+import xarray as xr
+from torch import nn
+from torch.utils.hooks import RemovableHandle
+
+from ..signals import PREACTIVATION
+from .arrivals import GRADIENT, await_gradients
+from .assemble import assemble
+from .dispatch import Kernel, refuse_transforms
+from .find import choose
+from .labels import LabelSource, Misfit, check_name, check_source
+from .listening import Listening, Read
+from .observe import observe
+from .rebuild import rebuild
+from .schema import LABEL_DIMS
+from .track import Array, Track, lay
+
+Modules = str | Sequence[str] | None
+
+
+class Probe:
+    """What `attach` returns: records while its `with` block runs and hands out the recordings.
+
+    Attributes
+    ----------
+    tracks : dict from module path to what was seen of it.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        modules: Modules = None,
+        *,
+        signals: Sequence[str] | None = None,
+        preactivations: bool = False,
+        labels: LabelSource | None = None,
+        lengths: Any = None,
+        gradients: bool = False,
+        tolerance: float = 1e-4,
+    ) -> None:
+        tracks = {path: Track(observe(path, module)) for path, module in choose(model, modules).items()}
+        if not (isinstance(tolerance, Real) and tolerance > 0):
+            raise ValueError(f"tolerance must be a number above 0; {tolerance!r} came. The default is 1e-4.")
+        check_source(labels)
+        self._wanted = choose_signals(tracks, signals, preactivations)
+        self.model = model
+        self.tracks = {path: track for path, track in tracks.items() if self._wanted[path]}
+        self._taken = frozenset(name for track in tracks.values() for name in track.offered)
+        if isinstance(labels, Mapping):
+            labels = dict(labels)
+            lengths = labels.pop("lengths", lengths)
+            for name in labels:
+                check_name(name, self._taken)
+        self._labels, self._lengths, self._tolerance = labels, lengths, tolerance
+        self._gradients, self._all = gradients, signals is None
+        self._awaiting: list[RemovableHandle] = []
+        observed = {path: track.observed for path, track in self.tracks.items()}
+        self._listening = Listening(model, observed, self._take, self._open, self._settle)
+        self._lock = threading.RLock()
+        self._entered = False
+
+    def __enter__(self) -> Self:
+        if self._entered:
+            raise ValueError("a probe must be used in one with block; this one was entered before. Attach again.")
+        self._entered = True
+        self._listening.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        self._listening.stop()
+        while self._awaiting:
+            self._awaiting.pop().remove()
+        if kind is None:
+            self._listening.settle()
+            self._require_calls()
+            self._check_whole()
+            self._require_gradients()
+
+    def _open(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Label a call of the model that begins, where labels are a function of its inputs."""
+        if not callable(self._labels):
+            return
+        labels = self._labels(args, kwargs)
+        if not isinstance(labels, Mapping):
+            raise TypeError(
+                f"labels must be a mapping from names to arrays; the function gave {type(labels).__name__}. "
+                "Return for instance {'token': tokens}."
+            )
+        self.annotate(**labels)
+
+    def _take(self, path: str, kernel: Kernel | None, read: Read) -> None:
+        """Read, rebuild, certify and keep one call; modes and tensor subclasses of the caller do not see it."""
+        refuse_transforms(path)
+        track = self.tracks[path]
+        with torch._C.DisableTorchFunction(), torch.no_grad(), self._lock:
+            track.observed.use(None if kernel is None else kernel.weights)
+            call = read(track.observed)
+            rebuilt, cells = rebuild(track.observed, call, self._wanted[path], self._tolerance, len(track.chunks))
+            chunk = track.add(call, rebuilt, cells, track.observed.module.training)
+            handle = await_gradients(call, cells, rebuilt) if self._gradients else None
+            self._awaiting += [] if handle is None else [handle]
+        self._listening.calls.chunks.append((track, chunk))
+        if not self._listening.within_model:
+            self._settle()
+
+    def annotate(self, **labels: Any) -> None:
+        """Label the steps of the next call of the model (in this thread).
+
+        Parameters
+        ----------
+        **labels
+            Name -> array or nested list (sequence, time) in the caller's order; a text stands for its characters.
+            `lengths` (sequence,) marks the padding of an unpacked batch; `boundary` (booleans) is True at the first
+            step of a segment.
+
+        Raises
+        ------
+        ValueError
+            If a name is one of the recording's own. After the call, if labels fit none of the modules that were called.
+        """
+        for name in labels:
+            if name != "lengths":
+                check_name(name, self._taken)
+        self._listening.calls.drop_unfinished()
+        self._listening.calls.labels |= labels
+
+    def _settle(self) -> None:
+        """Lay the labels of a finished call on what was recorded in it."""
+        labels, chunks = self._listening.calls.take()
+        if labels and chunks:
+            with self._lock:
+                lay(labels, chunks)
+
+    def recording(self, module: str | None = None) -> xr.Dataset:
+        """The recording of one module.
+
+        Parameters
+        ----------
+        module
+            Its path; may be left out where one module was called.
+
+        Returns
+        -------
+        xr.Dataset
+            Dims (layer, direction, sequence, time, unit); see docs/recording.md.
+
+        Raises
+        ------
+        ValueError
+            If the path is unknown, was not called, or is left out where several modules were.
+        """
+        called = [path for path, track in self.tracks.items() if track.chunks]
+        if module is None and len(called) == 1:
+            module = called[0]
+        if module not in self.tracks:
+            came = "none came" if module is None else f"{module!r} came"
+            raise ValueError(f"module must be one of those recorded; {came}. {self.choices()}")
+        track = self.tracks[module]
+        if not track.chunks:
+            raise ValueError(
+                f"{module!r} must be called inside the block; it saw no call. "
+                f"Those that did: {', '.join(called) or 'none'}."
+            )
+        with self._lock:
+            recording = self._finish(track)
+        if "nonfinite" in recording.attrs:
+            warnings.warn(f"{module!r} computed {recording.attrs['nonfinite']}.", RuntimeWarning, stacklevel=2)
+        return recording
+
+    def tree(self) -> xr.DataTree:
+        """All recordings: an empty root and one node per module that was called, named by its path."""
+        self._require_calls()
+        return xr.DataTree(
+            children={path: xr.DataTree(self.recording(path)) for path, track in self.tracks.items() if track.chunks}
+        )
+
+    def choices(self) -> str:
+        return f"Choose from: {', '.join(self.tracks)}."
+
+    def _require_calls(self) -> None:
+        if not any(track.chunks for track in self.tracks.values()):
+            raise ValueError(
+                f"the block must call at least one of {', '.join(map(repr, self.tracks))}; none was called through "
+                "its module. Call the model inside the block."
+            )
+
+    def _require_gradients(self) -> None:
+        chunks = [chunk for track in self.tracks.values() for chunk in track.chunks]
+        if self._gradients and not any(name.endswith(GRADIENT) for chunk in chunks for name in chunk.rebuilt.signals):
+            raise ValueError(
+                f"gradients=True needs a backward pass inside the block that reaches {', '.join(map(repr, self.tracks))}; "
+                "none did. Call backward() on a loss before the block ends, with gradients enabled."
+            )
+
+    def _finish(self, track: Track) -> xr.Dataset:
+        """Assemble, with those labels and lengths for the whole recording that fit this module."""
+        laid, misfits = self._lay_whole(track)
+        recording = assemble(track, sums=self._all).assign_coords(
+            {name: (LABEL_DIMS, values) for name, values in laid.items()}
+        )
+        left_out = track.left_out | misfits.keys()
+        if left_out:
+            recording.attrs["labels_left_out"] = ", ".join(sorted(left_out))
+        return recording
+
+    def _lay_whole(self, track: Track) -> tuple[dict[str, Array], dict[str, ValueError]]:
+        """What was given to `attach` for the whole recording: the labels that fit, and why the rest does not."""
+        laid: dict[str, Array] = {}
+        misfits: dict[str, ValueError] = {}
+        if self._lengths is not None:
+            try:
+                track.trim(self._lengths)
+            except Misfit as misfit:
+                misfits["lengths"] = misfit
+        for name, values in self._labels.items() if isinstance(self._labels, Mapping) else ():
+            try:
+                laid[name] = track.fit(name, values)
+            except ValueError as misfit:
+                misfits[name] = misfit
+        return laid, misfits
+
+    def _check_whole(self) -> None:
+        """Raise where labels or lengths for the whole recording fit none of the modules that were called."""
+        first, *others = (self._lay_whole(track)[1] for track in self.tracks.values() if track.chunks)
+        for name, misfit in first.items():
+            if all(name in other for other in others):
+                raise misfit
+
+
+def choose_signals(
+    tracks: Mapping[str, Track], signals: Sequence[str] | None, preactivations: bool
+) -> dict[str, frozenset[str]]:
+    """Path -> names of the signals to keep of that module."""
+    if signals is None:
+        return {
+            path: frozenset(name for name in track.offered if preactivations or not name.endswith(PREACTIVATION))
+            for path, track in tracks.items()
+        }
+    if isinstance(signals, str) or not signals or not all(isinstance(name, str) for name in signals):
+        raise ValueError(f"signals must be a list of names; {signals!r} came. Give for instance ['forget_gate'].")
+    offered = dict.fromkeys(name for track in tracks.values() for name in track.offered)
+    unknown = [name for name in signals if name not in offered]
+    if unknown:
+        raise ValueError(
+            f"signals must be named as the cells name them; {', '.join(map(repr, unknown))} came. "
+            f"Choose from: {', '.join(offered)}."
+        )
+    return {path: frozenset(signals) & frozenset(track.offered) for path, track in tracks.items()}
