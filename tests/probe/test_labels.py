@@ -286,6 +286,17 @@ def test_labels_left_over_from_a_call_that_failed_do_not_reach_the_next(model, t
     assert "token" not in probe.recording().coords
 
 
+def test_labels_given_after_a_call_that_failed_are_those_of_the_next_and_the_only_ones(model, tokens):
+    with gs.attach(model) as probe:
+        probe.annotate(token=["abcd", "efgh", "ijkl"])
+        with pytest.raises(IndexError):
+            model(tokens + 100)
+        probe.annotate(mark=tokens)
+        model(tokens)
+    assert "token" not in probe.recording().coords
+    np.testing.assert_array_equal(probe.recording().mark.values, tokens.numpy())
+
+
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt], ids=lambda error: error.__name__)
 def test_labels_reach_the_calls_after_an_interrupted_one(model, tokens, error):
     fail = [True]
