@@ -136,7 +136,7 @@ def dashboard(
             raise ValueError(f"PATH must be a recording; there is none at {path}. Write one with `gatescope record`.")
     from .dashboards.launch import launch
 
-    launch(paths or [], port=port)
+    raise typer.Exit(launch(paths or [], port=port))
 
 
 def module_table(found: "list[Module]") -> str:

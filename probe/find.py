@@ -83,8 +83,9 @@ def register(cls: type[nn.Module], as_cell: AsCell, *, read: Read | None = None)
     >>> register(Decoder, as_cell)
     """
     if not (isinstance(cls, type) and issubclass(cls, nn.Module) and cls is not nn.Module):
+        came = cls.__name__ if isinstance(cls, type) else _shown(cls)
         raise TypeError(
-            f"cls must be a subclass of torch.nn.Module; {_shown(cls)} came. Give the class of the cells themselves."
+            f"cls must be a subclass of torch.nn.Module; {came} came. Give the class of the cells themselves."
         )
     for name, function in (("as_cell", as_cell), ("read", read)):
         if not callable(function) and (name == "as_cell" or function is not None):
@@ -103,17 +104,23 @@ def is_observable(module: nn.Module) -> bool:
     return not closed(module) and (isinstance(module, known) or registration(module) is not None)
 
 
+CLOSED = {
+    "ScriptModule": "it is a TorchScript module, whose steps run outside Python; attach to the model before scripting or "
+    "tracing",
+    "GraphModule": "it is an exported or traced graph, whose recurrent calls are no modules; attach to the model before "
+    "exporting",
+    "DistributedDataParallel": "it is one of several replicas that share one model; attach to the module that it wraps "
+    "(model.module), in one process",
+}
+
+
 def closed(module: nn.Module) -> str:
     """Why a module's inside cannot be seen from Python and what to do instead; empty where it can."""
-    kinds = {base.__module__.partition(".")[0] + "." + base.__name__ for base in type(module).__mro__}
     where = type(module).__module__
-    if "torch.ScriptModule" in kinds:
-        return "it is a TorchScript module, whose steps run outside Python; attach to the model before scripting or tracing"
     if ".quantized" in where or ".quantizable" in where:
         return "it is a quantized module without floating-point gates; attach to the model before quantizing"
-    if "torch.GraphModule" in kinds or where.startswith(("torch.export", "torch.fx")):
-        return "it is an exported or traced graph, whose recurrent calls are no modules; attach to the model before exporting"
-    return ""
+    names = [base.__name__ for base in type(module).__mro__ if base.__module__.startswith("torch.")]
+    return next((CLOSED[name] for name in names if name in CLOSED), "")
 
 
 def looks_recurrent(module: nn.Module) -> bool:
@@ -121,36 +128,35 @@ def looks_recurrent(module: nn.Module) -> bool:
     return bool(re.search(r"LSTM|GRU|RNN|[Rr]ecurrent", name)) and any(True for _ in module.parameters(recurse=False))
 
 
+def walk(module: nn.Module, path: str, seen: set[int]) -> list[tuple[str, nn.Module, str]]:
+    """Path, module and reason of all that is recurrent, outermost only; the reason is empty where it can be observed."""
+    if id(module) in seen:
+        return []
+    seen.add(id(module))
+    if is_observable(module):
+        return [(path, module, "")]
+    inner = [entry for name, child in module.named_children() for entry in walk(child, below(path, name), seen)]
+    reason = closed(module)
+    if reason and not (CLOSED["GraphModule"] == reason and inner):  # a traced graph may call modules that it kept whole
+        return [(path, module, reason)]
+    if looks_recurrent(module) and not inner:
+        reason = f"its class {type(module).__name__} is unknown; tell its equations with gatescope.register"
+    return [(path, module, reason)] if reason and not inner else inner
+
+
+def below(path: str, name: str) -> str:
+    """A child's path; what torch.compile wraps keeps the path that it had before."""
+    return path if name == "_orig_mod" else f"{path}.{name}" if path else name
+
+
 def find(model: nn.Module) -> dict[str, nn.Module]:
-    """Path -> module of everything observable, outermost only; a model that is itself recurrent is called `model`."""
-    if is_observable(model):
-        return {"model": model}
-    found: dict[str, nn.Module] = {}
-    for path, module in model.named_modules():
-        if not _within(path, found) and is_observable(module):
-            found[path] = module
-    return found
+    """Path -> module of everything observable; a model that is itself recurrent is called `model`."""
+    return {path or "model": module for path, module, reason in walk(model, "", set()) if not reason}
 
 
 def refusals(model: nn.Module) -> dict[str, tuple[nn.Module, str]]:
     """Path -> module and reason, for every part that looks recurrent and cannot be observed."""
-    found = find(model)
-    refused: dict[str, tuple[nn.Module, str]] = {}
-    if "model" in found and found["model"] is model:
-        return refused
-    for path, module in model.named_modules():
-        if _within(path, found) or _within(path, refused) or any(inner.startswith(f"{path}.") for inner in found):
-            continue
-        reason = closed(module)
-        if not reason and looks_recurrent(module):
-            reason = f"its class {type(module).__name__} is unknown; tell its equations with gatescope.register"
-        if reason and (path or not found):
-            refused[path or "model"] = (module, reason)
-    return refused
-
-
-def _within(path: str, outer: Iterable[str]) -> bool:
-    return any(path == name or path.startswith(f"{name}.") or (name == "model" and path == "") for name in outer)
+    return {path or "model": (module, reason) for path, module, reason in walk(model, "", set()) if reason}
 
 
 def count(module: nn.Module) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .schema import RESERVED
+from .schema import RESERVED, padding_mask, padding_value
 
 Labels = Mapping[str, Any]
 LabelSource = Labels | Callable[[tuple[Any, ...], dict[str, Any]], Labels]
@@ -113,7 +113,10 @@ def fit(name: str, values: Any, lengths: np.ndarray[Any, Any], steps: int, *, kn
         If labels are of mixed or unknown kind.
     """
     sequences = len(lengths)
-    rows = rows_of(name, values, sequences, steps)
+    whole = plain(values)
+    if isinstance(whole, np.ndarray) and whole.shape == (sequences, steps) and whole.dtype.kind in "biuf":
+        return checked(name, padded(whole, lengths))
+    rows = rows_of(name, whole, sequences, steps)
     sizes = [len(row) for row in rows]
     if len(rows) != sequences:
         swapped = len(rows) == steps and set(sizes) == {sequences} and sequences != steps
@@ -135,7 +138,25 @@ def fit(name: str, values: Any, lengths: np.ndarray[Any, Any], steps: int, *, kn
     for row, (labels, length) in enumerate(zip(rows, lengths.tolist(), strict=True)):
         for step, label in enumerate(labels[:length]):
             array[row, step] = _number(label) if dtype is float else label
-    return array
+    return checked(name, array)
+
+
+def padded(values: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A full array of numbers or booleans with padding beyond each sequence's length."""
+    kind = bool if values.dtype.kind == "b" else np.float64
+    return np.where(padding_mask(lengths, values.shape[1]), padding_value(np.dtype(kind)), values.astype(kind))
+
+
+def checked(name: str, labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Labels as they are stored; `boundary` is made of booleans, also where it came as 0 and 1."""
+    if name != "boundary" or labels.dtype == bool:
+        return labels
+    if labels.dtype == object or not np.isin(labels[~np.isnan(labels)], (0, 1)).all():
+        raise ValueError(
+            "labels 'boundary' must be booleans, True at the first step of a segment; other values came. "
+            "Give them another name."
+        )
+    return labels == 1
 
 
 def as_array(values: Any) -> np.ndarray[Any, Any]:

@@ -197,4 +197,4 @@ def test_what_is_no_module_is_refused(model):
 
 def test_a_compiled_model_shows_its_modules():
     model = torch.compile(Wrapped(nn.LSTM(3, 5)), backend="eager")
-    assert [found.path for found in gs.modules(model)] == ["_orig_mod.rnn"]
+    assert [found.path for found in gs.modules(model)] == ["rnn"]

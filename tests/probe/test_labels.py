@@ -477,3 +477,19 @@ def test_a_function_that_gives_no_mapping_is_refused_by_a_sentence(model, tokens
         assert_one_sentence(str(caught.value))
         model.rnn(model.embed(tokens))
     assert probe.recording().sizes["sequence"] == ROWS
+
+
+@pytest.mark.parametrize("as_given", [list, np.asarray], ids=["lists", "array"])
+def test_boundary_given_as_zeros_and_ones_is_made_of_booleans(model, tokens, as_given):
+    marks = [[1, 0, 0, 1, 0], [0, 0, 0, 0, 1], [1, 1, 0, 0, 0], [0] * 5][: tokens.shape[0]]
+    marks = [row[: tokens.shape[1]] + [0] * (tokens.shape[1] - 5) for row in marks]
+    recording = gs.record(model, tokens, labels={"boundary": as_given(marks)})
+    assert recording.boundary.dtype == bool
+    assert recording.boundary.values.tolist() == np.array(marks, bool).tolist()
+
+
+@pytest.mark.parametrize("value", [2, "x"])
+def test_boundary_of_anything_else_is_refused(model, tokens, value):
+    marks = [[value] * tokens.shape[1]] * tokens.shape[0]
+    with pytest.raises(ValueError, match="'boundary' must be booleans"):
+        gs.record(model, tokens, labels={"boundary": marks})
