@@ -31,7 +31,7 @@ def load_declared(registered: MutableMapping[type, Any]) -> None:
             failures += [failure] if failure else []
         registered.update(by_hand)
     for failure in failures:
-        warnings.warn(failure, RuntimeWarning, stacklevel=4)
+        warnings.warn(failure, RuntimeWarning, stacklevel=2)
 
 
 def run(entry: EntryPoint) -> str:

@@ -101,14 +101,14 @@ def registration(module: nn.Module) -> Registration | None:
 
 def is_observable(module: nn.Module) -> bool:
     known = (*TORCH_STACKS, *TORCH_CELLS, AbstractCell, Recurrent)
-    return not closed(module) and (isinstance(module, known) or registration(module) is not None)
+    return not closed(module) and (registration(module) is not None or isinstance(module, known))
 
 
 CLOSED = {
-    "ScriptModule": "it is a TorchScript module, whose steps run outside Python; attach to the model before scripting or "
-    "tracing",
-    "GraphModule": "it is an exported or traced graph, whose recurrent calls are no modules; attach to the model before "
-    "exporting",
+    "ScriptModule": "it is a TorchScript module, whose steps run outside Python; attach to the model before scripting "
+    "or tracing",
+    "GraphModule": "it is an exported or traced graph, whose recurrent calls are no modules; attach to the model "
+    "before exporting",
     "DistributedDataParallel": "it is one of several replicas that share one model; attach to the module that it wraps "
     "(model.module), in one process",
 }
@@ -129,7 +129,7 @@ def looks_recurrent(module: nn.Module) -> bool:
 
 
 def walk(module: nn.Module, path: str, seen: set[int]) -> list[tuple[str, nn.Module, str]]:
-    """Path, module and reason of all that is recurrent, outermost only; the reason is empty where it can be observed."""
+    """Path, module and reason of all that is recurrent, outermost only; no reason where it can be observed."""
     if id(module) in seen:
         return []
     seen.add(id(module))
