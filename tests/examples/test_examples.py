@@ -64,6 +64,21 @@ def test_the_readme_picture_is_drawn_again_where_one_says(tmp_path: Path) -> Non
     assert 1300 < int.from_bytes(picture[16:20], "big") < 1500
 
 
+def test_cells_of_other_packages_are_recorded_with_their_certificates(tmp_path: Path) -> None:
+    missing = [package for package in ("ncps", "opacus", "snntorch", "torchrecurrent") if find_spec(package) is None]
+    if missing:
+        pytest.skip(f"foreign_cells.py needs {', '.join(missing)}; install gatescope[test]")
+    said = run_example("foreign_cells.py", cwd=tmp_path)
+    rows = re.findall(r"^(\S+) +(\S+) +keeps (.*\S) +error (\S+)$", said, re.MULTILINE)
+    assert len(rows) == len(said.splitlines()) == 7
+    assert [name for name, _, keeps, _ in rows if keeps == "1 - forget_gate"] == [
+        "torchrecurrent.MGU.cells.0",
+        "torchrecurrent.MGU.cells.1",
+    ]
+    assert ("torchrecurrent.OriginalLSTM.cells.0", "PeepholeLSTMCell", "1.0") in [row[:3] for row in rows]
+    assert all(float(error) < 1e-6 for *_, error in rows)
+
+
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_without_its_model_an_example_says_so_in_one_sentence(name: str, tmp_path: Path) -> None:
     code = f"""
