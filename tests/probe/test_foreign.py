@@ -410,6 +410,22 @@ def test_new_weights_are_seen_at_the_next_step(example):
     assert recording.weights_changed.startswith("weights changed before call 12")
 
 
+@pytest.mark.parametrize("name", FOREIGN)
+def test_the_true_gradient_at_every_step_is_recorded_of_foreign_cells_too(example, name):
+    cell, loss = make(example, name), 0.0
+    with gs.attach(cell, gradients=True) as probe:
+        _, _, states = drive(name, cell)
+        for time, state in enumerate(states):
+            for entry in state:
+                entry.retain_grad()
+            loss = loss + (state[0] ** 2).sum() * (time % 3 == 0) + (state[-1] ** 3).sum() * (time == 5)
+        loss.backward()
+    for place, state in enumerate(("hidden_state", "cell_state")[: FOREIGN[name][2]]):
+        arrived = [e[place].grad if e[place].grad is not None else torch.zeros_like(e[place]) for e in states]
+        own = torch.stack(arrived, 1).numpy()
+        np.testing.assert_allclose(probe.recording()[f"{state}_gradient"].values[0, 0], own, rtol=0, atol=1e-13)
+
+
 # -- cells of one's own
 
 
