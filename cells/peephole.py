@@ -118,7 +118,8 @@ class PeepholeLSTMCell(AbstractCell):
             if name not in a:
                 return torch.ones_like(a["candidate"])
             z = a[name] + p[name] * c if name in p else a[name]
-            return tap(name, tap(f"{name}_preactivation", z).sigmoid())
+            opening: Tensor = tap(name, tap(f"{name}_preactivation", z).sigmoid())
+            return opening
 
         i = gate("input_gate", c)
         f = 1 - i if self.variant == "CIFG" else gate("forget_gate", c)

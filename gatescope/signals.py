@@ -1,7 +1,7 @@
 """The vocabulary that cells, probe, analyzers and plots share. Nothing is imported here but the standard library."""
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 VERSION = "0.1.0"
 SCHEMA = "gatescope.recording/1"
@@ -34,7 +34,7 @@ class Signal(NamedTuple):
 class Tap(Protocol):
     """What a cell calls on each named value; it returns the value that the cell goes on with."""
 
-    def __call__(self, name: str, value: Value, /) -> Value: ...
+    def __call__(self, name: str, value: Any, /) -> Any: ...
 
 
 def no_tap(name: str, value: Value, /) -> Value:
@@ -80,4 +80,4 @@ def retention_values(retention: str, signals: Mapping[str, Value]) -> Value | fl
     if form == "constant":
         return float(what)
     value = signals[str(what)]
-    return value if form == "signal" else 1 - value  # type: ignore[operator,no-any-return]
+    return value if form == "signal" else 1 - value  # type: ignore[operator]

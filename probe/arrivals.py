@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.autograd.graph import register_multi_grad_hook
 
 from ..cells import AbstractCell
-from .calls import Call, State
+from .calls import Call
+from .find import State
 from .gradients import Run, through_time
 from .rebuild import Rebuilt, rounded, rounding
 

@@ -42,8 +42,8 @@ def assemble(track: Track, *, sums: bool = True) -> xr.Dataset:
         values = gather(track, name, steps)
         data[name] = (("layer", "direction", *LABEL_DIMS, last_dim(cell, name)), values, attributes(cell, name))
     if sums:
-        values = {name: variable[1] for name, variable in data.items()}
-        found = log_retention(cell.retention, values, padding_mask(length, steps))
+        signals = {name: variable[1] for name, variable in data.items()}
+        found = log_retention(cell.retention, signals, padding_mask(length, steps))
         data |= {name: (SIGNAL_DIMS, *array_and_attrs) for name, array_and_attrs in found.items()}
     data |= initial_states(track, cell)
     for name, values in track.weights.items():
@@ -66,7 +66,7 @@ def places(chunk: Chunk) -> tuple[Array, Array, Array, Array]:
 
 
 def gather(track: Track, name: str, steps: int) -> Array:
-    """One signal of all calls, (layer, direction, sequence, time, unit); padding is NaN. A single call is not copied."""
+    """One signal of all calls, (layer, direction, sequence, time, unit); padding is NaN; one call is not copied."""
     having = [chunk for chunk in track.chunks if name in chunk.rebuilt.signals]
     values = [chunk.rebuilt.signals[name].numpy() for chunk in having]
     if len(track.chunks) == 1:
@@ -189,9 +189,9 @@ def first_nonfinite(track: Track) -> str:
             found[number] = min(found.get(number, here), here)
     if not found:
         return ""
-    sequence = min(found, key=lambda s: (found[s][0], s))
-    step, layer, direction = found[sequence]
+    first = min(found, key=lambda s: (found[s][0], s))
+    at = found[first]
     return (
-        f"NaN or Inf in {len(found)} of {len(track.sequences.length)} sequences, first at step {step} of sequence "
-        f"{sequence} in layer {layer}, {DIRECTIONS[direction]}"
+        f"NaN or Inf in {len(found)} of {len(track.sequences.length)} sequences, first at step {at[0]} of sequence "
+        f"{first} in layer {at[1]}, {DIRECTIONS[at[2]]}"
     )

@@ -55,6 +55,8 @@ class Observed(ABC):
     @abstractmethod
     def read(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, random: Tensor | None) -> Call: ...
 
+    used: list[Tensor] | None = None
+    """The weights that the last kernel has used, where one was heard; otherwise the module's own count."""
     runs_kernels: ClassVar[bool] = False
     """Whether the module computes by torch's kernels, which a function mode can hear."""
 
@@ -69,9 +71,6 @@ class Observed(ABC):
     def read_kernel(self, kernel: Kernel, order: Tensor | None) -> Call:
         """The call behind a kernel that was run without the module; `order` puts rows back into the caller's order."""
         raise TypeError(f"{self.path!r} must be called as a module; a bare kernel came. Call the module itself.")
-
-    def use(self, weights: list[Tensor] | None) -> None:
-        """Compute with the weights that a kernel has used, or again with the module's own."""
 
     @property
     def plain(self) -> bool:
@@ -117,7 +116,8 @@ def shadow(module: nn.RNNBase | nn.RNNCellBase, input_size: int) -> AbstractCell
         return LSTMCell(*sizes, bias=bool(module.bias), proj_size=getattr(module, "proj_size", 0), device="meta")
     if nn.GRU in kind or nn.GRUCell in kind:
         return GRUCell(*sizes, bias=bool(module.bias), device="meta")
-    return RNNCell(*sizes, bias=bool(module.bias), nonlinearity=module.nonlinearity, device="meta")
+    squasher: Any = module.nonlinearity
+    return RNNCell(*sizes, bias=bool(module.bias), nonlinearity=squasher, device="meta")
 
 
 def bind(cell: AbstractCell, weights: dict[str, Tensor]) -> None:
@@ -128,7 +128,7 @@ def bind(cell: AbstractCell, weights: dict[str, Tensor]) -> None:
 
 def signal_names(cell: AbstractCell) -> list[str]:
     """All signals and pre-activations that a cell gives, in the order it computes them: what it taps in one step."""
-    found = []
+    found: list[str] = []
 
     def listen(name: str, value: Tensor) -> Tensor:
         found.append(name)

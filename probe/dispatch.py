@@ -1,8 +1,8 @@
 """How a call of a recurrent module is noticed, however it is made.
 
 Forward hooks work from any thread but see only calls through the module itself. A function mode sees the kernels that
-torch runs (`module.forward(...)`, `torch._VF.lstm`, swapped weights) but only in its own thread. Both are used; what both
-see counts once. Per thread there is one mode, shared by all live probes, so that probes may end in any order.
+torch runs (`module.forward(...)`, `torch._VF.lstm`, swapped weights) but only in its own thread. Both are used; what
+both see counts once. Per thread there is one mode, shared by all live probes, so that probes may end in any order.
 """
 
 import sys
@@ -102,7 +102,7 @@ def listen(listener: Listener) -> Dispatcher:
     tidy()
     if _thread.dispatcher is None:
         _thread.dispatcher = Dispatcher()
-        _thread.dispatcher.__enter__()
+        _push_mode(_thread.dispatcher)
     _thread.dispatcher.listeners.append(listener)
     return _thread.dispatcher
 
@@ -140,7 +140,7 @@ def hears(listener: Listener) -> bool:
 def opaque(act: Callable[..., None]) -> Callable[..., None]:
     """What torch.compile calls and does not look into."""
     dynamo = sys.modules.get("torch._dynamo")
-    return act if dynamo is None else dynamo.disable(act)  # type: ignore[no-any-return]
+    return act if dynamo is None else dynamo.disable(act)
 
 
 def in_backward() -> bool:
@@ -152,6 +152,6 @@ def refuse_transforms(path: str) -> None:
     """Inside torch.func's transforms tensors have no values that could be recorded."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         raise TypeError(
-            f"{path!r} must be called outside torch.func's vmap, grad and the like, where tensors have no values of their "
-            "own; a call inside one came. Record a plain call of the model."
+            f"{path!r} must be called outside torch.func's vmap, grad and the like, where tensors have no values of "
+            "their own; a call inside one came. Record a plain call of the model."
         )

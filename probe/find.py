@@ -169,8 +169,8 @@ def count(module: nn.Module) -> tuple[int, int]:
 def shape(module: nn.Module) -> tuple[int, int, int, int, int]:
     """Input size, hidden size, projection size, layers, directions; zeros where a foreign class does not say."""
     if isinstance(module, Recurrent):
-        first = module.layers[0][0]
-        return first.input_size, first.hidden_size, first.proj_size, len(module.layers), len(module.layers[0])
+        sizes = [module.input_size, module.hidden_size, module.proj_size]
+        return sizes[0], sizes[1], sizes[2], module.num_layers, 1 + module.bidirectional
     sizes = [int(getattr(module, name, 0) or 0) for name in ("input_size", "hidden_size", "proj_size")]
     directions = 2 if getattr(module, "bidirectional", False) else 1
     return sizes[0], sizes[1], sizes[2], int(getattr(module, "num_layers", 1)), directions

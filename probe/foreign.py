@@ -38,7 +38,7 @@ class ForeignCell(Single):
         if self.registration.read is not None:
             input, state, new = self.registration.read(args, kwargs, output)
         else:
-            input = args[0] if args else next(iter(kwargs.values()), None)
+            input = args[0] if args else next(iter(kwargs.values()), None)  # type: ignore[assignment]
             state = args[1] if len(args) > 1 else next((v for k, v in kwargs.items() if k in ("hx", "state")), None)
             new = output
         given, answered = None if state is None else self.entries(state), self.entries(new)

@@ -1,7 +1,7 @@
 """The true gradient of a loss at every step, from the gradients that arrive at the ends of a call.
 
-What autograd gives for the output of a fused module is partial: how the loss uses `h_t` *besides* handing it to the next
-step. The rest comes back through time. With `s` the carried state and `z` the pre-activations,
+What autograd gives for the output of a fused module is partial: how the loss uses `h_t` *besides* handing it to the
+next step. The rest comes back through time. With `s` the carried state and `z` the pre-activations,
 
     dL/dh_t = partial_t + (dz_{t+1}/dh_t)^T dL/dz_{t+1} + ...,
 
@@ -21,7 +21,7 @@ State = tuple[Tensor, ...]
 
 
 class Run(NamedTuple):
-    """One layer and direction of a call in the order of computation: what it read, carried and gave its gradient for."""
+    """One layer and direction of a call in the order of computation, and the gradients that arrive at it."""
 
     cell: AbstractCell
     input: Tensor  # (time, sequence, feature)
@@ -77,6 +77,13 @@ def chosen(run: Run, t: int, new: State, old: State) -> State:
     return tuple(torch.where(run.real[t], n, o) for n, o in zip(new, old, strict=True))
 
 
+def weight(cell: AbstractCell, name: str) -> Tensor:
+    found = cell._parameters[name]
+    if found is None:
+        raise ValueError(f"{type(cell).__name__} must have {name}; it has none. Its gradients cannot be computed.")
+    return found
+
+
 def lstm(run: Run) -> Gradients:
     """`dc_t = f_{t+1} dc_{t+1} + o_t (1 - tanh^2 c_t) dh_t` and `dh_t = partial_t + W_hh^T dz_{t+1}`."""
     s, cell = signals_of(run), run.cell
@@ -86,7 +93,7 @@ def lstm(run: Run) -> Gradients:
     shown = masked(run, o * (1 - squashed * squashed))
     slopes = torch.cat([g * i * (1 - i), before * f * (1 - f), i * (1 - g * g), squashed * o * (1 - o)], -1)
     slopes = masked(run, slopes)
-    weight_hh, weight_hr = cell._parameters["weight_hh"], cell._parameters["weight_hr"]
+    weight_hh, weight_hr = weight(cell, "weight_hh"), cell._parameters["weight_hr"]
     hidden, memory, drive = torch.zeros_like(run.partial), torch.zeros_like(c), torch.empty_like(slopes)
     carry: State = run.final
     for t in range(len(c) - 1, -1, -1):
@@ -96,7 +103,7 @@ def lstm(run: Run) -> Gradients:
         torch.mul(torch.cat([dc, dc, dc, dm], -1), slopes[t], out=drive[t])
         hidden[t], memory[t] = dh, dc
         carry = chosen(run, t, (drive[t] @ weight_hh, dc * f[t]), carry)
-    return Gradients((masked(run, hidden), masked(run, memory)), drive @ cell._parameters["weight_ih"])
+    return Gradients((masked(run, hidden), masked(run, memory)), drive @ weight(cell, "weight_ih"))
 
 
 def gru(run: Run) -> Gradients:
@@ -107,7 +114,7 @@ def gru(run: Run) -> Gradients:
     slopes = [into_candidate * recurrent * r * (1 - r), (run.before - n) * z * (1 - z), into_candidate]
     from_input = masked(run, torch.cat(slopes, -1))
     from_hidden = masked(run, torch.cat([*slopes[:2], into_candidate * r], -1))
-    weight_hh = cell._parameters["weight_hh"]
+    weight_hh = weight(cell, "weight_hh")
     hidden = torch.zeros_like(run.partial)
     carry: State = run.final
     for t in range(len(n) - 1, -1, -1):
@@ -115,7 +122,7 @@ def gru(run: Run) -> Gradients:
         hidden[t] = dh
         carry = chosen(run, t, (torch.addcmul((dh.repeat(1, 3) * from_hidden[t]) @ weight_hh, dh, z[t]),), carry)
     drive = hidden.repeat(1, 1, 3) * from_input
-    return Gradients((masked(run, hidden),), drive @ cell._parameters["weight_ih"])
+    return Gradients((masked(run, hidden),), drive @ weight(cell, "weight_ih"))
 
 
 def rnn(run: Run) -> Gradients:
@@ -126,8 +133,8 @@ def rnn(run: Run) -> Gradients:
     carry: State = run.final
     for t in range(len(h) - 1, -1, -1):
         hidden[t] = run.partial[t] + carry[0]
-        carry = chosen(run, t, ((hidden[t] * slope[t]) @ cell._parameters["weight_hh"],), carry)
-    return Gradients((masked(run, hidden),), (hidden * slope) @ cell._parameters["weight_ih"])
+        carry = chosen(run, t, ((hidden[t] * slope[t]) @ weight(cell, "weight_hh"),), carry)
+    return Gradients((masked(run, hidden),), (hidden * slope) @ weight(cell, "weight_ih"))
 
 
 def by_autograd(run: Run) -> Gradients:

@@ -11,7 +11,7 @@ Labels = Mapping[str, Any]
 LabelSource = Labels | Callable[[tuple[Any, ...], dict[str, Any]], Labels]
 
 
-class Misfit(ValueError):
+class MisfitError(ValueError):
     """Labels that do not fit the steps they should stand at."""
 
 
@@ -107,7 +107,7 @@ def fit(name: str, values: Any, lengths: np.ndarray[Any, Any], steps: int, *, kn
 
     Raises
     ------
-    Misfit
+    MisfitError
         If there is not one row per sequence, or a row does not have one label per step.
     ValueError
         If labels are of mixed or unknown kind.
@@ -121,20 +121,22 @@ def fit(name: str, values: Any, lengths: np.ndarray[Any, Any], steps: int, *, kn
     if len(rows) != sequences:
         swapped = len(rows) == steps and set(sizes) == {sequences} and sequences != steps
         hint = "Transpose them: the sequence comes first." if swapped else "Give one row per sequence."
-        raise Misfit(f"labels {name!r} must have one row for each of {sequences} sequences; {len(rows)} came. {hint}")
+        raise MisfitError(
+            f"labels {name!r} must have one row for each of {sequences} sequences; {len(rows)} came. {hint}"
+        )
     for row, (size, length) in enumerate(zip(sizes, lengths.tolist(), strict=True)):
         if size not in (length, steps) and (known or size > length):
-            raise Misfit(
+            raise MisfitError(
                 f"labels {name!r} must have one label per step; sequence {row} has {length} steps and {size} labels. "
                 "Give one label per step."
             )
     if not known and sizes and max(sizes) < lengths.max():
-        raise Misfit(
+        raise MisfitError(
             f"labels {name!r} must have one label per step; the longest sequence has {lengths.max()} steps, the "
             f"longest row {max(sizes)} labels. Give one label per step."
         )
     dtype, missing = padding_of(name, rows)
-    array = np.full((sequences, steps), missing, dtype=dtype)
+    array: np.ndarray[Any, Any] = np.full((sequences, steps), missing, dtype=dtype)
     for row, (labels, length) in enumerate(zip(rows, lengths.tolist(), strict=True)):
         for step, label in enumerate(labels[:length]):
             array[row, step] = _number(label) if dtype is float else label
@@ -156,7 +158,8 @@ def checked(name: str, labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
             "labels 'boundary' must be booleans, True at the first step of a segment; other values came. "
             "Give them another name."
         )
-    return labels == 1
+    marks: np.ndarray[Any, Any] = labels == 1
+    return marks
 
 
 def as_array(values: Any) -> np.ndarray[Any, Any]:
@@ -172,12 +175,12 @@ def check_lengths(lengths: Any, sequences: int, steps: int) -> np.ndarray[Any, A
     array = as_array(lengths)
     whole = array.ndim == 1 and array.dtype.kind in "iuf" and bool(np.all(array == np.floor(array)))
     if not whole or len(array) != sequences:
-        raise Misfit(
+        raise MisfitError(
             f"lengths must be one whole number for each of {sequences} sequences; an array of shape {array.shape} and "
             f"type {array.dtype} came. Give the number of real steps of each sequence."
         )
     if sequences and (array.min() < 0 or array.max() > steps):
-        raise Misfit(
+        raise MisfitError(
             f"lengths must lie between 0 and the {steps} steps of the call; {array.min():g} to {array.max():g} came. "
             "Give the number of real steps of each sequence."
         )

@@ -20,4 +20,6 @@ def observe(path: str, module: nn.Module) -> Observed:
         return OpenCell(path, module)
     if isinstance(module, nn.RNNBase):
         return TorchStack(path, module)
-    return TorchCell(path, module)
+    if isinstance(module, nn.RNNCellBase):
+        return TorchCell(path, module)
+    raise TypeError(f"{path!r} must be a recurrent module; {type(module).__name__} came. See gatescope.modules(model).")

@@ -3,7 +3,6 @@
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any, Self
 
 import torch
@@ -16,7 +15,7 @@ from .arrivals import GRADIENT, await_gradients
 from .assemble import assemble
 from .dispatch import Kernel, refuse_transforms
 from .find import choose
-from .labels import LabelSource, Misfit, check_name, check_source
+from .labels import LabelSource, MisfitError, check_name, check_source
 from .listening import Listening, Read
 from .observe import observe
 from .rebuild import rebuild
@@ -47,7 +46,7 @@ class Probe:
         tolerance: float = 1e-4,
     ) -> None:
         tracks = {path: Track(observe(path, module)) for path, module in choose(model, modules).items()}
-        if not (isinstance(tolerance, Real) and tolerance > 0):
+        if not (isinstance(tolerance, (int, float)) and tolerance > 0):
             raise ValueError(f"tolerance must be a number above 0; {tolerance!r} came. The default is 1e-4.")
         check_source(labels)
         self._wanted = choose_signals(tracks, signals, preactivations)
@@ -101,7 +100,7 @@ class Probe:
         refuse_transforms(path)
         track = self.tracks[path]
         with torch._C.DisableTorchFunction(), torch.no_grad(), self._lock:
-            track.observed.use(None if kernel is None else kernel.weights)
+            track.observed.used = None if kernel is None else kernel.weights
             call = read(track.observed)
             rebuilt, cells = rebuild(track.observed, call, self._wanted[path], self._tolerance, len(track.chunks))
             chunk = track.add(call, rebuilt, cells, track.observed.module.training)
@@ -196,8 +195,9 @@ class Probe:
         chunks = [chunk for track in self.tracks.values() for chunk in track.chunks]
         if self._gradients and not any(name.endswith(GRADIENT) for chunk in chunks for name in chunk.rebuilt.signals):
             raise ValueError(
-                f"gradients=True needs a backward pass inside the block that reaches {', '.join(map(repr, self.tracks))}; "
-                "none did. Call backward() on a loss before the block ends, with gradients enabled."
+                "gradients=True needs a backward pass inside the block that reaches "
+                f"{', '.join(map(repr, self.tracks))}; none did. Call backward() on a loss before the block ends, with "
+                "gradients enabled."
             )
 
     def _finish(self, track: Track) -> xr.Dataset:
@@ -218,7 +218,7 @@ class Probe:
         if self._lengths is not None:
             try:
                 track.trim(self._lengths)
-            except Misfit as misfit:
+            except MisfitError as misfit:
                 misfits["lengths"] = misfit
         for name, values in self._labels.items() if isinstance(self._labels, Mapping) else ():
             try:

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from ..cells import AbstractCell, linear_scan
 from ..signals import DIRECTIONS
-from .calls import Call, Layer, Observed, State
+from .calls import Call, Layer, Observed
+from .find import State
 
 BLOCK_ROWS = 4096
 """Steps times sequences that are rebuilt together."""
@@ -135,7 +136,8 @@ class Part:
     def run(self, tape: Tape) -> float:
         """Write all wanted signals to the tape; the error relative to the largest |memory|."""
         memory = self.initial[1:]
-        gaps, memories = [], []
+        gaps: list[Tensor] = []
+        memories: list[Tensor] = []
         for steps in self.blocks():
             tape.time = steps
             hidden = self.hidden[steps].to(self.exact)

@@ -58,7 +58,7 @@ def log_retention(
     sums[:, :, padding], some = np.nan, bool(zeros.any())
     zeros[:, :, padding] = np.nan
     attrs = {"long_name": "running sum of log retention", "symbol": f"sum log({retention})", "units": "1"}
-    found = {"log_retention_sum": (sums, attrs)}
+    found: dict[str, tuple[Array, dict[str, str]]] = {"log_retention_sum": (sums, attrs)}
     if some:
         counted = {"long_name": "running count of retentions of exactly 0", "symbol": "count", "units": "1"}
         found["retention_zeros"] = (zeros, counted)

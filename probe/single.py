@@ -44,7 +44,6 @@ class TorchCell(Single):
     def __init__(self, path: str, module: nn.RNNCellBase) -> None:
         super().__init__(path, module)
         self.shadow = shadow(module, module.input_size)
-        self.used: list[Tensor] | None = None
 
     def cells(self) -> list[list[AbstractCell]]:
         names = [name for name, weight in self.shadow._parameters.items() if weight is not None]
@@ -63,9 +62,6 @@ class TorchCell(Single):
     def plain(self) -> bool:
         torchs = (nn.LSTMCell.forward, nn.GRUCell.forward, nn.RNNCell.forward)
         return type(self.module).forward in torchs and "forward" not in vars(self.module)
-
-    def use(self, weights: list[Tensor] | None) -> None:
-        self.used = weights
 
     def read_kernel(self, kernel: Kernel, order: Tensor | None) -> Call:
         state = as_tuple(kernel.state)

@@ -16,7 +16,7 @@ from .find import State
 
 
 class Form:
-    """The form in which a stack was called (padded, batch first, unbatched, packed), and its way to (time, sequence)."""
+    """The form in which a stack was called (padded, batch first, unbatched, packed), and its way to time first."""
 
     def __init__(self, input: Tensor | PackedSequence, batch_first: bool) -> None:
         self.packed = input if isinstance(input, PackedSequence) else None
@@ -136,7 +136,6 @@ class TorchStack(Stack):
 
     def __init__(self, path: str, module: nn.RNNBase) -> None:
         super().__init__(path, module)
-        self.used: list[Tensor] | None = None
         width = (module.proj_size or module.hidden_size) * (2 if module.bidirectional else 1)
         sizes = [module.input_size] + [width] * (module.num_layers - 1)
         directions = range(2 if module.bidirectional else 1)
@@ -165,16 +164,14 @@ class TorchStack(Stack):
         torchs = (nn.LSTM.forward, nn.GRU.forward, nn.RNN.forward)
         return type(self.module).forward in torchs and "forward" not in vars(self.module)
 
-    def use(self, weights: list[Tensor] | None) -> None:
-        self.used = weights
-
     def read_kernel(self, kernel: Kernel, order: Tensor | None) -> Call:
         input: Tensor | PackedSequence = kernel.input
         output, *final = kernel.output
         state = as_tuple(kernel.state)
         if kernel.batch_sizes is not None:
             rank = None if order is None else torch.argsort(order)
-            input, output = (PackedSequence(data, kernel.batch_sizes, rank, order) for data in (input, output))
+            input = PackedSequence(kernel.input, kernel.batch_sizes, rank, order)
+            output = PackedSequence(output, kernel.batch_sizes, rank, order)
             if order is not None:
                 state, final = (tuple(t.index_select(1, order) for t in states) for states in (state, final))
         form = Form(input, kernel.batch_first)
@@ -224,7 +221,7 @@ class OpenStack(Stack):
 
     @property
     def depth(self) -> int:
-        return len(self.module.layers)
+        return self.module.num_layers
 
     @property
     def dropout(self) -> float:
@@ -232,10 +229,10 @@ class OpenStack(Stack):
 
     @property
     def bidirectional(self) -> bool:
-        return len(self.module.layers[0]) == 2
+        return self.module.bidirectional
 
     def cells(self) -> list[list[AbstractCell]]:
-        return [list(layer) for layer in self.module.layers]
+        return self.module.cells
 
     def run_layer(self, index: int, form: Form, raw: Tensor, state: State) -> Tensor:
         padded = self.module.run_layer(index, form.padded(raw), form.lengths(), state)[0]

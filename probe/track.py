@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..cells import AbstractCell
 from .calls import Call, Observed, signal_names, version
-from .labels import Misfit, check_lengths, fit
+from .labels import MisfitError, check_lengths, fit
 from .rebuild import Rebuilt
 
 Array = np.ndarray[Any, Any]
@@ -151,7 +151,7 @@ def continues(last: Chunk | None, rebuilt: Rebuilt, rows: int) -> Array:
 
 
 def origin(last: Chunk | None, rebuilt: Rebuilt, given: bool, row: int) -> str:
-    """How a sequence that continues none began: `zero`, `given`, or `imposed` (set to zero in the middle of a stream)."""
+    """How a sequence that continues none began: `zero`, `given`, or `imposed` (set to zero within a stream)."""
     if not given:
         return "zero"
     if any(bool(state[:, :, row].any()) for state in rebuilt.initial):
@@ -225,9 +225,9 @@ def mark(track: Track, lengths: Any, chunks: list[Chunk]) -> None:
     """Lengths of one call, or of the calls of a loop taken together."""
     begins = joined(chunks)
     if begins is None:
-        raise Misfit(
-            f"lengths must fit every call of {track.observed.path!r}; it was called with different numbers of sequences. "
-            "Pack the sequences instead."
+        raise MisfitError(
+            f"lengths must fit every call of {track.observed.path!r}; it was called with different numbers of "
+            "sequences. Pack the sequences instead."
         )
     real = check_lengths(lengths, len(chunks[0].sequence), int(begins[-1]))
     if len(chunks) > 1 and all(chunk.steps >= real.max(initial=0) > 1 for chunk in chunks):
@@ -245,7 +245,7 @@ def label(track: Track, name: str, values: Any, chunks: list[Chunk]) -> None:
         fitted = [fit(name, values, chunk.lengths, chunk.steps, known=chunk.known) for chunk in chunks]
     kind = track.kinds.setdefault(name, fitted[0].dtype)
     if kind != fitted[0].dtype:
-        raise Misfit(
+        raise MisfitError(
             f"labels {name!r} must be of one kind in all calls; {KINDS[kind.kind]} came before, now "
             f"{KINDS[fitted[0].dtype.kind]}. Convert them."
         )
@@ -261,6 +261,6 @@ def fit_loop(name: str, values: Any, chunks: list[Chunk]) -> list[Array] | None:
     lengths = np.sum([chunk.lengths for chunk in chunks], axis=0)
     try:
         whole = fit(name, values, lengths, int(begins[-1]), known=all(chunk.known for chunk in chunks))
-    except Misfit:
+    except MisfitError:
         return None
     return [whole[:, begin : begin + chunk.steps] for chunk, begin in zip(chunks, begins, strict=False)]
