@@ -150,7 +150,6 @@ def attributes(cell: AbstractCell, name: str) -> dict[str, str | float]:
 
 def provenance(track: Track, cell: AbstractCell) -> dict[str, str | float | int]:
     """The recording's attributes: what was recorded, with what, and how exact it is."""
-    training = any(chunk.training for chunk in track.chunks)
     found: dict[str, str | float | int] = {
         "schema": SCHEMA,
         "cell": type(cell).__name__,
@@ -158,14 +157,14 @@ def provenance(track: Track, cell: AbstractCell) -> dict[str, str | float | int]
         "gatescope_version": VERSION,
         "torch_version": str(torch.__version__),
         "module": track.observed.path,
-        "parity": max(chunk.rebuilt.parity for chunk in track.chunks),
-        "tolerance": max(chunk.rebuilt.tolerance for chunk in track.chunks),
-        "training": int(training),
+        "parity": track.parity,
+        "tolerance": track.tolerance,
+        "training": int(track.training),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     if isinstance(variant := getattr(cell, "variant", None), str):
         found["variant"] = variant
-    if training and track.observed.dropout:
+    if track.training and track.observed.dropout:
         found["dropout"] = track.observed.dropout
     if track.weights_changed:
         found["weights_changed"] = track.weights_changed

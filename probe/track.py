@@ -1,6 +1,8 @@
 """What a probe has seen of one module: its calls, and how they join into sequences."""
 
 import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +16,8 @@ from .labels import MisfitError, check_lengths, fit
 from .rebuild import Rebuilt
 
 Array = np.ndarray[Any, Any]
+RECENT = 4
+"""How many calls back a state may come from and still continue a sequence: streams that take turns on one cell."""
 KINDS = {"O": "text", "b": "booleans", "f": "numbers"}
 
 
@@ -30,6 +34,10 @@ class Chunk:
     training: bool
     marked: bool = False  # the caller has said which steps are padding
     labels: dict[str, Array] = field(default_factory=dict)  # name -> (row, step)
+    gone_on: Array = field(init=False)  # (row,) whether a later call continues it
+
+    def __post_init__(self) -> None:
+        self.gone_on = np.zeros(len(self.sequence), bool)
 
     @property
     def known(self) -> bool:
@@ -59,9 +67,12 @@ class Track:
         self.offered = signal_names(observed.cells()[0][0])
         self.kinds: dict[str, np.dtype[Any]] = {}  # of the labels
         self.cells: list[list[AbstractCell]] = []
+        self.count = 0  # calls
         self.chunks: list[Chunk] = []
+        self.parity = self.tolerance = 0.0
+        self.training = False
         self.sequences = Sequences()
-        self.last: dict[int, Chunk] = {}  # the last call of each thread
+        self.recent: dict[int, deque[Chunk]] = {}  # the last calls of each thread, the latest first
         self.versions: list[tuple[int, int]] = []
         self.weights: dict[str, Array] = {}
         self.weights_changed = ""
@@ -69,24 +80,26 @@ class Track:
 
     def add(self, call: Call, rebuilt: Rebuilt, cells: list[list[AbstractCell]], training: bool) -> Chunk:
         """Take a call in and join its rows to the sequences that they continue."""
-        number, rows = len(self.chunks), rebuilt.final[0].shape[2]
-        last = self.last.get(threading.get_ident())
+        number, rows = self.count, rebuilt.final[0].shape[2]
+        recent = self.recent.setdefault(threading.get_ident(), deque(maxlen=RECENT))
         steps = call.layers[0].input.shape[0]
         lengths = np.full(rows, steps) if call.lengths is None else call.lengths.cpu().numpy().astype(np.int64)
-        continued = continues(last, rebuilt, rows) if call.given else np.zeros(rows, bool)
+        before = continued(recent, rebuilt, rows) if call.given else [None] * rows
         sequence, offset = np.empty(rows, np.int64), np.zeros(rows, np.int64)
-        for row in range(rows):
-            joins = last is not None and bool(continued[row]) and not self.observed.bidirectional
-            if last is not None and joins and last.ended_at_its_last_step(row):
-                sequence[row] = last.sequence[row]
+        for row, earlier in enumerate(before):
+            if earlier is not None and not self.observed.bidirectional and earlier.ended_at_its_last_step(row):
+                sequence[row] = earlier.sequence[row]
                 offset[row] = self.sequences.length[sequence[row]]
             else:
-                start = "continued" if continued[row] else origin(last, rebuilt, call.given, row)
+                start = "continued" if earlier is not None else origin(recent, rebuilt, call.given, row)
                 sequence[row] = self.begin(number, row, start)
             self.sequences.length[sequence[row]] = int(offset[row] + lengths[row])
         chunk = Chunk(rebuilt, sequence, offset, lengths, steps, call.lengths is not None, training)
         self.chunks.append(chunk)
-        self.last[threading.get_ident()] = chunk
+        self.count += 1
+        self.parity, self.tolerance = max(self.parity, rebuilt.parity), max(self.tolerance, rebuilt.tolerance)
+        self.training = self.training or training
+        recent.appendleft(chunk)
         self.keep_weights(cells, number)
         return chunk
 
@@ -135,9 +148,22 @@ class Track:
         self.versions = versions
 
 
-def continues(last: Chunk | None, rebuilt: Rebuilt, rows: int) -> Array:
-    """(row,) whether the incoming state is, bit for bit, what the thread's last call handed out for the same row."""
-    if last is None or not rows:
+def continued(recent: Iterable[Chunk], rebuilt: Rebuilt, rows: int) -> list[Chunk | None]:
+    """For each row the latest of the recent calls that handed out, bit for bit, the state which comes in, if any did."""
+    found: list[Chunk | None] = [None] * rows
+    for chunk in recent:
+        if all(earlier is not None for earlier in found):
+            break
+        same = continues(chunk, rebuilt, rows)
+        for row in np.flatnonzero(same).tolist():
+            if found[row] is None and not chunk.gone_on[row]:
+                found[row], chunk.gone_on[row] = chunk, True
+    return found
+
+
+def continues(last: Chunk, rebuilt: Rebuilt, rows: int) -> Array:
+    """(row,) whether the incoming state is, bit for bit, what a call handed out for the same row."""
+    if not rows:
         return np.zeros(rows, bool)
     final = last.rebuilt.final
     both = min(rows, final[0].shape[2])
@@ -150,13 +176,13 @@ def continues(last: Chunk | None, rebuilt: Rebuilt, rows: int) -> Array:
     return np.concatenate([same.numpy(), np.zeros(rows - both, bool)])
 
 
-def origin(last: Chunk | None, rebuilt: Rebuilt, given: bool, row: int) -> str:
+def origin(recent: Sequence[Chunk], rebuilt: Rebuilt, given: bool, row: int) -> str:
     """How a sequence that continues none began: `zero`, `given`, or `imposed` (set to zero within a stream)."""
     if not given:
         return "zero"
     if any(bool(state[:, :, row].any()) for state in rebuilt.initial):
         return "given"
-    return "zero" if last is None or row >= len(last.sequence) else "imposed"
+    return "imposed" if recent and row < len(recent[0].sequence) else "zero"
 
 
 def recurrent_weights(cells: list[list[AbstractCell]]) -> dict[str, Array]:

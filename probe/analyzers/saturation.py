@@ -1,15 +1,15 @@
 """How often a unit's gates sit near the ends of their range, and what that says about the gate."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from ...signals import GATE_ROLES, PREACTIVATION, SCHEMA
+from ...signals import GATE_ROLES, SCHEMA
 from ..schema import SIGNAL_DIMS as DIMS
 from ..schema import SchemaError, signal_names
+from .tally import Counts, Numbers, Tally, per_step
 
 RESULT_DIMS = ("layer", "direction", "unit")
 KEPT_ATTRS = ("module", "cell", "retention", "gatescope_version", "training", "created")
@@ -21,20 +21,6 @@ ENDS_SHARE = 0.5  # a gate switches when it spends at least this share at the tw
 DEAD_SPREAD = 1e-6  # of half the memory's range (of 1 where it has no range)
 FLAT = 0.95  # a squasher is flat beyond this share of its range
 SQUASHERS = {"tanh": 1.0, "tanh(x/2)": 2.0}  # width w of squash(x) = tanh(x / w)
-
-Counts = npt.NDArray[np.int64]
-Numbers = npt.NDArray[np.float64]
-
-
-class Tally(NamedTuple):
-    """What one pass over a signal counts for every (layer, direction, unit)."""
-
-    steps: Counts
-    left: Counts
-    right: Counts
-    total: Numbers
-    lowest: Numbers
-    highest: Numbers
 
 
 def saturation(recording: xr.Dataset, *, low: float = 0.1, high: float = 0.9) -> xr.Dataset:
@@ -108,13 +94,25 @@ def saturation(recording: xr.Dataset, *, low: float = 0.1, high: float = 0.9) ->
             f"high={high!r} came. Pass for example low=0.1, high=0.9."
         )
     names = _bounded_signals(recording)
-    tallies = [_tally(recording[name], *_edges(recording[name], low, high)) for name in names]
-    steps = np.stack([tally.steps for tally in tallies])
-    left, right, mean = (
-        _per_step(np.stack([getattr(tally, part) for tally in tallies]), steps) for part in ("left", "right", "total")
+    memory = memory_signal(recording)
+    tallies = {name: _tally(recording[name], edges_of(recording, name, low, high)) for name in names}
+    return conclude(recording, tallies, _tally(recording[memory], flat_edges(recording)) if memory else None, low, high)
+
+
+def conclude(
+    recording: xr.Dataset, tallies: dict[str, Tally], memory_tally: Tally | None, low: float, high: float
+) -> xr.Dataset:
+    """The result of `saturation` from what was counted: one tally per bounded signal and one of the memory.
+
+    Of the recording only names, coordinates and attributes are read, so one without any step is enough.
+    """
+    names, shape = list(tallies), tuple(recording.sizes[dim] for dim in RESULT_DIMS)
+    steps, left, right, total = (
+        np.array([getattr(tally, part) for tally in tallies.values()]).reshape(len(names), *shape)
+        for part in ("steps", "left", "right", "total")
     )
-    memory = _memory_signal(recording)
-    squash_saturated, spread, steady, note = _memory_part(recording, memory, steps.shape[1:])
+    left, right, mean = (per_step(part, steps) for part in (left, right, total))
+    squash_saturated, spread, steady, note = _memory_part(recording, memory_tally, shape)
     roles = [str(recording[name].attrs["role"]) for name in names]
     verdict = _verdict(left, right, steps, steady)
     verdict[[role not in GATE_ROLES for role in roles]] = ""
@@ -135,12 +133,21 @@ def saturation(recording: xr.Dataset, *, low: float = 0.1, high: float = 0.9) ->
     thresholds = {"stuck_share": STUCK_SHARE, "visit_share": VISIT_SHARE, "ends_share": ENDS_SHARE}
     result.attrs = {key: recording.attrs[key] for key in KEPT_ATTRS if key in recording.attrs}
     result.attrs |= {"measure": "saturation", "low": float(low), "high": float(high), **thresholds}
-    result.attrs |= {"dead_spread": DEAD_SPREAD, "flat": FLAT, "memory": memory, "squash_saturated_note": note}
-    return result
+    result.attrs |= {"dead_spread": DEAD_SPREAD, "flat": FLAT, "memory": memory_signal(recording)}
+    return result.assign_attrs(squash_saturated_note=note)
+
+
+def bounded_names(recording: xr.Dataset) -> list[str]:
+    """Names of the signals over `unit` whose range is known, in the recording's order."""
+    return [
+        name
+        for name in signal_names(recording)
+        if recording[name].dims == DIMS and bounds_of(recording[name]) is not None
+    ]
 
 
 def _bounded_signals(recording: xr.Dataset) -> list[str]:
-    """Names of the signals over `unit` whose range is known, in the recording's order."""
+    """The signals that `saturation` counts, of what must be a recording with at least one of them."""
     if not isinstance(recording, xr.Dataset):
         raise TypeError(
             f"saturation needs one recording, an xarray Dataset; {type(recording).__name__} came. "
@@ -151,45 +158,34 @@ def _bounded_signals(recording: xr.Dataset) -> list[str]:
             f"saturation needs a recording, with attribute schema={SCHEMA!r}; {recording.attrs.get('schema')!r} came. "
             "Pass what record or open_recording returns, and keep its attributes."
         )
-    signals = [name for name in signal_names(recording) if not name.endswith(PREACTIVATION)]
-    names = [name for name in signals if recording[name].dims == DIMS and _bounds(recording[name]) is not None]
+    names = bounded_names(recording)
     if not names:
         raise ValueError(
             f"saturation needs a signal over {DIMS} with bounds (attributes lower and upper); the recording has the "
-            f"signals {signals}. A cell without gates and squashers, as a ReLU RNN, has nothing that saturates; in a "
-            "subset keep a gate, and select with lists: layer=[0]."
+            f"signals {signal_names(recording)}. A cell without gates and squashers, as a ReLU RNN, has nothing that "
+            "saturates; in a subset keep a gate, and select with lists: layer=[0]."
         )
     return names
 
 
-def _bounds(variable: xr.DataArray) -> tuple[float, float] | None:
+def bounds_of(variable: xr.DataArray) -> tuple[float, float] | None:
     bounds = tuple(float(variable.attrs.get(end, np.nan)) for end in ("lower", "upper"))
     return (bounds[0], bounds[1]) if np.isfinite(bounds).all() else None
 
 
-def _edges(variable: xr.DataArray, low: float, high: float) -> tuple[float, float]:
+def edges_of(recording: xr.Dataset, name: str, low: float, high: float) -> tuple[float, float]:
     """Values at the fractions `low` and `high` of a bounded signal's range."""
-    lower, upper = _bounds(variable) or (np.nan, np.nan)
+    lower, upper = bounds_of(recording[name]) or (np.nan, np.nan)
     return lower + low * (upper - lower), lower + high * (upper - lower)
 
 
-def _tally(signal: xr.DataArray, low_edge: float, high_edge: float) -> Tally:
-    """Count finite steps, those beyond either edge, and sum, lowest and highest value."""
-    shape = tuple(signal.sizes[dim] for dim in RESULT_DIMS)
-    steps, left, right = (np.zeros(shape, dtype=np.int64) for _ in range(3))
-    total, lowest, highest = np.zeros(shape), np.full(shape, np.inf), np.full(shape, -np.inf)
-    over = (0, 1)
-    for layer, direction in np.ndindex(*shape[:2]):
-        at = layer, direction
+def _tally(signal: xr.DataArray, edges: tuple[float, float]) -> Tally:
+    """Count over all steps of all sequences, reading block by block."""
+    tally = Tally.empty(tuple(signal.sizes[dim] for dim in RESULT_DIMS), edges)
+    for layer, direction in np.ndindex(*tally.steps.shape[:2]):
         for values in _blocks(signal.isel(layer=layer, direction=direction)):
-            finite = np.isfinite(values)
-            steps[at] += finite.sum(over)
-            left[at] += ((values < low_edge) & finite).sum(over)
-            right[at] += ((values > high_edge) & finite).sum(over)
-            total[at] += values.sum(over, dtype=np.float64, where=finite)
-            lowest[at] = np.minimum(lowest[at], values.min(over, where=finite, initial=np.inf))
-            highest[at] = np.maximum(highest[at], values.max(over, where=finite, initial=-np.inf))
-    return Tally(steps, left, right, total, lowest, highest)
+            tally.add((layer, direction), values)
+    return tally
 
 
 def _blocks(signal: xr.DataArray) -> Iterator[npt.NDArray[np.floating]]:
@@ -202,11 +198,7 @@ def _blocks(signal: xr.DataArray) -> Iterator[npt.NDArray[np.floating]]:
             yield signal.isel(sequence=slice(first, first + group), time=slice(start, start + stretch)).to_numpy()
 
 
-def _per_step(sums: npt.NDArray[Any], steps: Counts) -> Numbers:
-    return np.asarray(np.divide(sums, steps, out=np.full(steps.shape, np.nan), where=steps > 0))
-
-
-def _memory_signal(recording: xr.Dataset) -> str:
+def memory_signal(recording: xr.Dataset) -> str:
     """The memory whose squasher and spread are looked at: `cell_state` before any other; empty when there is none."""
     names = [
         name
@@ -217,27 +209,31 @@ def _memory_signal(recording: xr.Dataset) -> str:
 
 
 def _memory_part(
-    recording: xr.Dataset, memory: str, shape: tuple[int, ...]
+    recording: xr.Dataset, tally: Tally | None, shape: tuple[int, ...]
 ) -> tuple[Numbers, Numbers, npt.NDArray[np.bool_], str]:
     """Share of steps on the flat of the squasher, spread, whether the unit is dead, and what the share means."""
-    if not memory:
+    if tally is None:
         return np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, dtype=bool), "no memory was recorded"
-    edges, note = _flat_edges(recording, memory)
-    tally = _tally(recording[memory], *(edges or (-np.inf, np.inf)))
-    share = _per_step(tally.left + tally.right, tally.steps) if edges else np.full(shape, np.nan)
-    spread = np.subtract(tally.highest, tally.lowest, out=np.full(shape, np.nan), where=tally.steps > 0)
-    lower, upper = _bounds(recording[memory]) or (-1.0, 1.0)
-    steady = (tally.steps > 1) & (spread <= DEAD_SPREAD * (upper - lower) / 2)
-    return share, spread, steady, note
+    known, note = _flat(recording)
+    share = per_step(tally.left + tally.right, tally.steps) if known else np.full(shape, np.nan)
+    lower, upper = bounds_of(recording[memory_signal(recording)]) or (-1.0, 1.0)
+    steady = (tally.steps > 1) & (tally.spread <= DEAD_SPREAD * (upper - lower) / 2)
+    return share, tally.spread, steady, note
 
 
-def _flat_edges(recording: xr.Dataset, memory: str) -> tuple[tuple[float, float] | None, str]:
-    """Values of the memory beyond which its squasher is flat, and that in words."""
-    if _bounds(recording[memory]) is not None:
-        edges = _edges(recording[memory], (1 - FLAT) / 2, (1 + FLAT) / 2)
+def flat_edges(recording: xr.Dataset) -> tuple[float, float]:
+    """Values of the memory beyond which its squasher is flat; infinite where it has none."""
+    return _flat(recording)[0] or (-np.inf, np.inf)
+
+
+def _flat(recording: xr.Dataset) -> tuple[tuple[float, float] | None, str]:
+    """Those values, and what lies beyond them in words."""
+    memory = memory_signal(recording)
+    if bounds_of(recording[memory]) is not None:
+        edges = edges_of(recording, memory, (1 - FLAT) / 2, (1 + FLAT) / 2)
         return edges, f"share of steps on which {memory} lies beyond {FLAT:.0%} of its range, seen from the middle"
     squashed = recording.attrs.get("cell") == "LSTMCell" or any(
-        variable.dims == DIMS and variable.attrs.get("role") == "output" and _bounds(variable) is not None
+        variable.dims == DIMS and variable.attrs.get("role") == "output" and bounds_of(variable) is not None
         for variable in recording.data_vars.values()
     )
     squasher = str(recording[memory].attrs.get("squasher", "tanh" if squashed else ""))
@@ -255,7 +251,7 @@ def _verdict(left: Numbers, right: Numbers, steps: Counts, steady: npt.NDArray[n
 
 
 def _coordinates(recording: xr.Dataset, names: list[str], roles: list[str]) -> dict[str, object]:
-    bounds = [_bounds(recording[name]) or (np.nan, np.nan) for name in names]
+    bounds = [bounds_of(recording[name]) or (np.nan, np.nan) for name in names]
     symbols = [str(recording[name].attrs.get("symbol", "")) for name in names]
     coordinates: dict[str, object] = {dim: recording[dim].variable for dim in RESULT_DIMS}
     if "block" in recording.coords:
