@@ -149,7 +149,7 @@ class Track:
 
 
 def continued(recent: Iterable[Chunk], rebuilt: Rebuilt, rows: int) -> list[Chunk | None]:
-    """For each row the latest of the recent calls that handed out, bit for bit, the state which comes in, if any did."""
+    """For each row the latest recent call that handed out, bit for bit, the state which comes in, if any did."""
     found: list[Chunk | None] = [None] * rows
     for chunk in recent:
         if all(earlier is not None for earlier in found):

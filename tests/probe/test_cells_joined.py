@@ -302,3 +302,30 @@ def test_loops_under_autocast_join_within_the_tolerance_that_is_said(make, refer
     assert recording.length.values.tolist() == [STEPS] * ROWS
     initial = [reference.as_array(entry) for entry in as_list(state)] if given else None
     reference.assert_recorded(recording, reference.unroll_cell(cell, reference.as_array(x), initial), 0.05)
+
+
+def test_streams_that_take_turns_on_one_cell_keep_apart():
+    torch.manual_seed(0)
+    cell = nn.GRUCell(WIDTH, UNITS)
+    first, second = torch.randn(2, 6, 1, WIDTH)
+    with gs.attach(cell) as probe, torch.no_grad():
+        left = right = None
+        for a, b in zip(first, second, strict=True):
+            left, right = cell(a, left), cell(b, right)
+    recording = probe.recording()
+    assert recording.length.values.tolist() == [6, 6]
+    with torch.no_grad():
+        alone = gs.record(_Loop(cell), second)
+    np.testing.assert_array_equal(recording.hidden_state.isel(sequence=1), alone.hidden_state.isel(sequence=0))
+
+
+class _Loop(nn.Module):
+    def __init__(self, cell):
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, x):
+        state = None
+        for now in x:
+            state = self.cell(now, state)
+        return state
