@@ -19,6 +19,7 @@ def attach(
     labels: LabelSource | None = None,
     lengths: Any = None,
     gradients: bool = False,
+    statistics: bool = False,
     tolerance: float = 1e-4,
 ) -> Probe:
     """Record the gates and states of a model's recurrent modules while a `with` block runs.
@@ -47,6 +48,10 @@ def attach(
         differentiated at every state of every step, as `<state>_gradient`: through the recurrence and the layers
         above, where the gradient of a fused module's output is only the part that does not come back through time.
         Several backward passes add up.
+    statistics
+        Keep no steps, but exact statistics of every unit, in memory that does not grow with the number of steps:
+        saturation, histograms, mean and covariance, retention, resets, drift. `Probe.statistics()` returns them.
+        Lengths of padded batches then come call by call (`Probe.annotate`, or a function as `labels`).
     tolerance
         Largest difference allowed between rebuilt and own states, relative to the largest |memory|. Half-precision
         models get 0.05 (bfloat16) or 0.01 (float16) at least; the recording's attribute `tolerance` says which.
@@ -54,7 +59,7 @@ def attach(
     Returns
     -------
     Probe
-        To be entered with `with`; afterwards `Probe.recording()` is the Dataset.
+        To be entered with `with`; afterwards `Probe.recording()` (or `Probe.statistics()`) is the Dataset.
 
     Raises
     ------
@@ -82,6 +87,7 @@ def attach(
         labels=labels,
         lengths=lengths,
         gradients=gradients,
+        statistics=statistics,
         tolerance=tolerance,
     )
 

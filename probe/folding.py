@@ -1,6 +1,7 @@
 """From the tracked calls of one module to its running statistics: calls are folded in and forgotten."""
 
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import xarray as xr
 
 from ..signals import DIRECTIONS
 from .assemble import attributes, last_dim, provenance
+from .labels import LabelSource
 from .online import Online, Piece
 from .schema import LABEL_DIMS, padding_mask
 from .track import Chunk, Track
@@ -40,7 +42,8 @@ class Folding:
         for chunk in ready:
             self.online.add(piece(chunk, self.online.names))
             chunk.rebuilt = chunk.rebuilt._replace(signals={}, infinite=None)  # the next call may have to go on from it
-        going_on = [*self.track.last.values(), *(chunk for _, chunk in self.waiting)]
+        recent = (chunk for chunks in self.track.recent.values() for chunk in chunks)
+        going_on = [*recent, *(chunk for _, chunk in self.waiting)]
         self.online.forget({number for chunk in going_on for number in chunk.sequence.tolist()})
 
     def result(self) -> xr.Dataset | None:
@@ -48,8 +51,26 @@ class Folding:
         if self.online is None:
             return None
         result = self.online.result()
-        said = {"calls": self.track.count, "sequences": len(self.track.sequences.stream)}
-        return result.assign_attrs(provenance(self.track, self.track.cells[0][0]) | result.attrs | said)
+        said: dict[str, Any] = {"calls": self.track.count, "sequences": len(self.track.sequences.stream)}
+        if self.track.left_out:
+            said["labels_left_out"] = ", ".join(sorted(self.track.left_out))
+        known = provenance(self.track, self.track.cells[0][0])
+        del known["schema"]  # it is no recording
+        return result.assign_attrs(known | said)
+
+
+def check_folded(labels: LabelSource | None, lengths: Any, *, preactivations: bool, gradients: bool) -> None:
+    """Refuse what has no meaning where no step is kept."""
+    if lengths is not None or isinstance(labels, Mapping):
+        raise ValueError(
+            "with statistics=True lengths and labels must come call by call, for no recording is kept to lay them on; "
+            "some came for the whole. Use probe.annotate(lengths=...) or a function."
+        )
+    if preactivations or gradients:
+        name = "preactivations" if preactivations else "gradients"
+        raise ValueError(
+            f"with statistics=True only signals are counted; {name}=True came. Leave it out, or record the steps."
+        )
 
 
 def piece(chunk: Chunk, names: list[str]) -> Piece:

@@ -166,6 +166,7 @@ class Online:
             return {}
         covariance = (*UNITS, "other_unit")
         return {
+            "other_unit": ("other_unit", self.template["unit"].values),
             "memory_mean": (UNITS, self.scatter.mean_or_nan, {"long_name": f"mean of {self.memory}", "units": "1"}),
             "memory_covariance": (
                 covariance,

@@ -15,6 +15,7 @@ from .arrivals import GRADIENT, await_gradients
 from .assemble import assemble
 from .dispatch import Kernel, refuse_transforms
 from .find import choose
+from .folding import Folding, check_folded
 from .labels import LabelSource, MisfitError, check_name, check_source
 from .listening import Listening, Read
 from .observe import observe
@@ -43,12 +44,15 @@ class Probe:
         labels: LabelSource | None = None,
         lengths: Any = None,
         gradients: bool = False,
+        statistics: bool = False,
         tolerance: float = 1e-4,
     ) -> None:
         tracks = {path: Track(observe(path, module)) for path, module in choose(model, modules).items()}
         if not (isinstance(tolerance, (int, float)) and tolerance > 0):
             raise ValueError(f"tolerance must be a number above 0; {tolerance!r} came. The default is 1e-4.")
         check_source(labels)
+        if statistics:
+            check_folded(labels, lengths, preactivations=preactivations, gradients=gradients)
         self._wanted = choose_signals(tracks, signals, preactivations)
         self.model = model
         self.tracks = {path: track for path, track in tracks.items() if self._wanted[path]}
@@ -60,6 +64,7 @@ class Probe:
                 check_name(name, self._taken)
         self._labels, self._lengths, self._tolerance = labels, lengths, tolerance
         self._gradients, self._all = gradients, signals is None
+        self._foldings = {path: Folding(track) for path, track in self.tracks.items()} if statistics else {}
         self._awaiting: list[RemovableHandle] = []
         observed = {path: track.observed for path, track in self.tracks.items()}
         self._listening = Listening(model, observed, self._take, self._open, self._settle)
@@ -79,6 +84,10 @@ class Probe:
             self._awaiting.pop().remove()
         if kind is None:
             self._listening.settle()
+        with self._lock:
+            for folding in self._foldings.values():
+                folding.fold(every_thread=True)
+        if kind is None:
             self._require_calls()
             self._check_whole()
             self._require_gradients()
@@ -102,10 +111,12 @@ class Probe:
         with torch._C.DisableTorchFunction(), torch.no_grad(), self._lock:
             track.observed.used = None if kernel is None else kernel.weights
             call = read(track.observed)
-            rebuilt, cells = rebuild(track.observed, call, self._wanted[path], self._tolerance, len(track.chunks))
+            rebuilt, cells = rebuild(track.observed, call, self._wanted[path], self._tolerance, track.count)
             chunk = track.add(call, rebuilt, cells, track.observed.module.training)
             handle = await_gradients(call, cells, rebuilt) if self._gradients else None
             self._awaiting += [] if handle is None else [handle]
+            if self._foldings:
+                self._foldings[path].wait(chunk)
         self._listening.calls.chunks.append((track, chunk))
         if not self._listening.within_model:
             self._settle()
@@ -132,11 +143,15 @@ class Probe:
         self._listening.calls.labels |= labels
 
     def _settle(self) -> None:
-        """Lay the labels of a finished call on what was recorded in it."""
+        """Lay the labels of a finished call on what was recorded in it, which is final from then on."""
         labels, chunks = self._listening.calls.take()
-        if labels and chunks:
-            with self._lock:
-                lay(labels, chunks)
+        with self._lock:
+            try:
+                if labels and chunks:
+                    lay(labels, chunks)
+            finally:
+                for folding in self._foldings.values():
+                    folding.fold()
 
     def recording(self, module: str | None = None) -> xr.Dataset:
         """The recording of one module.
@@ -154,38 +169,106 @@ class Probe:
         Raises
         ------
         ValueError
-            If the path is unknown, was not called, or is left out where several modules were.
+            If the path is unknown, was not called, or is left out where several modules were; if the probe keeps
+            statistics in the place of steps.
         """
-        called = [path for path, track in self.tracks.items() if track.chunks]
-        if module is None and len(called) == 1:
-            module = called[0]
-        if module not in self.tracks:
-            came = "none came" if module is None else f"{module!r} came"
-            raise ValueError(f"module must be one of those recorded; {came}. {self.choices()}")
-        track = self.tracks[module]
-        if not track.chunks:
-            raise ValueError(
-                f"{module!r} must be called inside the block; it saw no call. "
-                f"Those that did: {', '.join(called) or 'none'}."
-            )
+        self._require_steps()
+        module = self._called(module)
         with self._lock:
-            recording = self._finish(track)
+            recording = self._finish(self.tracks[module])
         if "nonfinite" in recording.attrs:
             warnings.warn(f"{module!r} computed {recording.attrs['nonfinite']}.", RuntimeWarning, stacklevel=2)
         return recording
 
+    def statistics(self, module: str | None = None) -> xr.Dataset:
+        """What `attach(..., statistics=True)` has gathered of one module: exact, though no step was kept.
+
+        The numbers are those that one computes from the full recording. Padding counts for nothing, and neither does
+        what is not finite (attribute `nonfinite` says how much that was).
+
+        Parameters
+        ----------
+        module
+            Its path; may be left out where one module was called.
+
+        Returns
+        -------
+        xr.Dataset
+            All that `gatescope.saturation` returns, with its dims and thresholds. Further over (layer, direction, unit)
+            and the dims named:
+
+            - `histogram` (signal, ..., bin): steps in each of 50 equal parts of a bounded signal's range; `bin` is the
+              part's middle as a fraction of the range. `magnitude_histogram` (unbounded, ..., sign, magnitude): the
+              same for signals without bounds, by sign (0 lies at 1) and by magnitude in quarters of powers of ten.
+            - `memory_mean`, `memory_covariance` (..., other_unit; sums of products over steps - 1) of the memory that
+              the attribute `memory` names, over the `memory_steps` on which all units are finite.
+            - `retention_mean`; `retention_mean_log` over the steps on which the retention is above 0;
+              `retention_timescale` = -1 / mean log, in steps: e-folding time of the memory, infinite where nothing is
+              lost; `retention_timescale_of_mean` = -1 / log mean; `retention_zeros`, steps of exactly 0.
+            - `resets`: falls of the retention from above 0.9 to below 0.1, in the order of computation, however many
+              steps lie between; a fall never reaches over the start of a sequence.
+            - `drift_slope` and `drift_standard_error`, per step: least-squares slope of |memory| over the step within
+              its sequence (for the backward direction, counted from the sequence's end), one line through the steps
+              of all sequences. The error is that for independent residuals; neighbouring steps are not, so take it
+              for a lower bound.
+
+        Raises
+        ------
+        ValueError
+            If the path is unknown, was not called, or is left out where several modules were; if the probe was attached
+            without `statistics=True`.
+        """
+        if not self._foldings:
+            raise ValueError(
+                "statistics() needs a probe that gathers them; this one keeps the steps. Use its recording(), or "
+                "attach(model, statistics=True)."
+            )
+        module = self._called(module)
+        with self._lock:
+            if not self._listening.calls.chunks:
+                self._foldings[module].fold()  # what a call that failed has left
+            result = self._foldings[module].result()
+        if result is None:
+            raise ValueError(f"{module!r} must have ended its call; it is still in its first one. Ask after it.")
+        if "nonfinite" in result.attrs:
+            warnings.warn(f"{module!r} computed {result.attrs['nonfinite']}.", RuntimeWarning, stacklevel=2)
+        return result
+
+    def _called(self, module: str | None) -> str:
+        """The module that is meant, which must have been called."""
+        called = [path for path, track in self.tracks.items() if track.count]
+        if module is None and len(called) == 1:
+            module = called[0]
+        if module is None or module not in self.tracks:
+            came = "none came" if module is None else f"{module!r} came"
+            raise ValueError(f"module must be one of those recorded; {came}. {self.choices()}")
+        if module not in called:
+            raise ValueError(
+                f"{module!r} must be called inside the block; it saw no call. "
+                f"Those that did: {', '.join(called) or 'none'}."
+            )
+        return module
+
+    def _require_steps(self) -> None:
+        if self._foldings:
+            raise ValueError(
+                "a recording needs every step; a probe with statistics=True keeps none. Call statistics() in its place, "
+                "or attach without statistics=True."
+            )
+
     def tree(self) -> xr.DataTree:
         """All recordings: an empty root and one node per module that was called, named by its path."""
+        self._require_steps()
         self._require_calls()
         return xr.DataTree(
-            children={path: xr.DataTree(self.recording(path)) for path, track in self.tracks.items() if track.chunks}
+            children={path: xr.DataTree(self.recording(path)) for path, track in self.tracks.items() if track.count}
         )
 
     def choices(self) -> str:
         return f"Choose from: {', '.join(self.tracks)}."
 
     def _require_calls(self) -> None:
-        if not any(track.chunks for track in self.tracks.values()):
+        if not any(track.count for track in self.tracks.values()):
             raise ValueError(
                 f"the block must call at least one of {', '.join(map(repr, self.tracks))}; none was called through "
                 "its module. Call the model inside the block."
@@ -229,7 +312,7 @@ class Probe:
 
     def _check_whole(self) -> None:
         """Raise where labels or lengths for the whole recording fit none of the modules that were called."""
-        first, *others = (self._lay_whole(track)[1] for track in self.tracks.values() if track.chunks)
+        first, *others = (self._lay_whole(track)[1] for track in self.tracks.values() if track.count)
         for name, misfit in first.items():
             if all(name in other for other in others):
                 raise misfit
