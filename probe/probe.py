@@ -252,8 +252,8 @@ class Probe:
     def _require_steps(self) -> None:
         if self._foldings:
             raise ValueError(
-                "a recording needs every step; a probe with statistics=True keeps none. Call statistics() in its place, "
-                "or attach without statistics=True."
+                "a recording needs every step; a probe with statistics=True keeps none. Call statistics() in its "
+                "place, or attach without statistics=True."
             )
 
     def tree(self) -> xr.DataTree:
