@@ -8,30 +8,45 @@ from typing import Any
 
 GROUP = "gatescope.cells"
 
-_lock = threading.RLock()
-_waiting: list[EntryPoint] | None = None  # None: nobody has looked yet
+
+class Declared:
+    """What installed packages declare in the group `gatescope.cells`, and how far it has been acted upon."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.done = False
+        self.busy = False
+        self.waiting: list[EntryPoint] | None = None  # None: nobody has looked yet
+
+    def load(self, registered: MutableMapping[type, Any]) -> list[str]:
+        """Call every declared function once; why some failed."""
+        with self.lock:
+            outermost, self.busy, by_hand = not self.busy, True, dict(registered)
+            failures = []
+            try:
+                if self.waiting is None:
+                    self.waiting = sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value))
+                while self.waiting:  # a function that itself looks for modules finds the rest here
+                    failures.append(run(self.waiting.pop(0)))
+            finally:
+                registered.update(by_hand)
+                if outermost:
+                    self.busy, self.done = False, self.waiting == []
+            return [failure for failure in failures if failure]
+
+
+_declared = Declared()
 
 
 def load_declared(registered: MutableMapping[type, Any]) -> None:
-    """Call every function that an installed package declares in the group `gatescope.cells`, each once.
+    """Let installed packages register their cells, if they have not done so.
 
     What stands in `registered` before stays as it is: whoever registers a class by hand means it. A declaration that
     fails is named in one warning and the others are loaded all the same.
     """
-    global _waiting
-    if _waiting == []:
-        return
-    failures = []
-    with _lock:
-        by_hand = dict(registered)
-        if _waiting is None:
-            _waiting = sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value))
-        while _waiting:  # a function that itself looks for modules finds the rest here
-            failure = run(_waiting.pop(0))
-            failures += [failure] if failure else []
-        registered.update(by_hand)
-    for failure in failures:
-        warnings.warn(failure, RuntimeWarning, stacklevel=2)
+    if not _declared.done:
+        for failure in _declared.load(registered):
+            warnings.warn(failure, RuntimeWarning, stacklevel=2)
 
 
 def run(entry: EntryPoint) -> str:

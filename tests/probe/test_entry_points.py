@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 import warnings
 
 import pytest
@@ -15,10 +16,13 @@ from gatescope.cells import LSTMCell
 from gatescope.probe import entry_points, find
 
 CELLS = """
+import threading
+
 import torch
 from torch import nn
 
 calls = []
+started = threading.Event()
 
 
 class Decoder(nn.Module):
@@ -49,6 +53,13 @@ def look():
     assert [found.kind for found in gs.modules(Decoder())] == ["Decoder"]
 
 
+def wait():
+    import time
+    started.set()
+    time.sleep(0.3)
+    register()
+
+
 def fail():
     raise RuntimeError("no such\\nlicence.")
 
@@ -70,7 +81,7 @@ def package(tmp_path, monkeypatch, request):
     (info / "entry_points.txt").write_text("\n".join(["[gatescope.cells]", *lines]) + "\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(find, "_registered", {})
-    monkeypatch.setattr(entry_points, "_waiting", None)
+    monkeypatch.setattr(entry_points, "_declared", entry_points.Declared())
     yield tmp_path
     sys.modules.pop("brings_cells", None)
 
@@ -106,6 +117,19 @@ def test_a_function_that_itself_looks_for_modules_finds_what_the_others_bring(pa
     assert brings_cells.calls == ["look", "register"]
 
 
+@declaring(slow="brings_cells:wait")
+def test_a_thread_that_comes_meanwhile_waits_for_the_cells(package):
+    first = threading.Thread(target=gs.modules, args=(nn.Linear(2, 2),))
+    first.start()
+    import brings_cells
+
+    assert brings_cells.started.wait(10)
+    assert [found.kind for found in gs.modules(brings_cells.Decoder())] == ["Decoder"]
+    assert [found.reason for found in gs.modules(brings_cells.Decoder())] == [""]
+    first.join()
+    assert brings_cells.calls == ["register"]
+
+
 BROKEN = {
     "absent": ("not_there_at_all:register", "ModuleNotFoundError"),
     "misspelt": ("brings_cells:regster", "AttributeError"),
@@ -130,6 +154,7 @@ def test_a_broken_declaration_is_named_in_one_sentence_and_the_rest_is_loaded(pa
     assert "\n" not in message
     import brings_cells
 
+    assert brings_cells.calls == ["register"]
     assert gs.modules(brings_cells.Decoder())[0].path == "model"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
