@@ -176,21 +176,32 @@ def provenance(track: Track, cell: AbstractCell) -> dict[str, str | float | int]
 
 def first_nonfinite(track: Track) -> str:
     """Where NaN or Inf first stands in a state that the model computed, and how many sequences it reaches."""
-    found: dict[int, tuple[int, int, int]] = {}  # sequence -> (step, layer, direction)
+    found: dict[int, tuple[int, int, int]] = {}
     for chunk in track.chunks:
-        if chunk.rebuilt.infinite is None:
-            continue
-        row, step, sequence, time = places(chunk)
-        bad = chunk.rebuilt.infinite.numpy()[:, :, step, row]
-        for layer, direction, place in zip(*np.nonzero(bad), strict=True):
-            here = (int(time[place]), int(layer), int(direction))
-            number = int(sequence[place])
-            found[number] = min(found.get(number, here), here)
-    if not found:
-        return ""
+        for sequence, at in nonfinite_in(chunk).items():
+            found[sequence] = min(found.get(sequence, at), at)
+    return nonfinite_text(found, len(track.sequences.length)) if found else ""
+
+
+def nonfinite_in(chunk: Chunk) -> dict[int, tuple[int, int, int]]:
+    """Sequence -> (step, layer, direction) of the first NaN or Inf that it shows in a call."""
+    if chunk.rebuilt.infinite is None:
+        return {}
+    found: dict[int, tuple[int, int, int]] = {}
+    row, step, sequence, time = places(chunk)
+    bad = chunk.rebuilt.infinite.numpy()[:, :, step, row]
+    for layer, direction, place in zip(*np.nonzero(bad), strict=True):
+        at = (int(time[place]), int(layer), int(direction))
+        number = int(sequence[place])
+        found[number] = min(found.get(number, at), at)
+    return found
+
+
+def nonfinite_text(found: dict[int, tuple[int, int, int]], sequences: int, *, more: int = 0) -> str:
+    """What the recording says of them; `more` sequences are not finite besides those found."""
     first = min(found, key=lambda s: (found[s][0], s))
-    at = found[first]
+    step, layer, direction = found[first]
     return (
-        f"NaN or Inf in {len(found)} of {len(track.sequences.length)} sequences, first at step {at[0]} of sequence "
-        f"{first} in layer {at[1]}, {DIRECTIONS[at[2]]}"
+        f"NaN or Inf in {len(found) + more} of {sequences} sequences, first at step {step} of sequence "
+        f"{first} in layer {layer}, {DIRECTIONS[direction]}"
     )

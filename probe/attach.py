@@ -1,13 +1,15 @@
 """Attach to a model, record what its recurrent modules do, and leave nothing behind."""
 
+import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import xarray as xr
 from torch import nn
 
 from .labels import LabelSource, check_source
 from .probe import Modules, Probe
+from .storing import chosen
 
 
 def attach(
@@ -21,6 +23,13 @@ def attach(
     gradients: bool = False,
     statistics: bool = False,
     tolerance: float = 1e-4,
+    store: str | os.PathLike[str] | None = None,
+    append: bool = False,
+    dtype: Literal["float16"] | None = None,
+    stride: int = 1,
+    every: int = 1,
+    units: Sequence[int] | None = None,
+    progress: int | None = None,
 ) -> Probe:
     """Record the gates and states of a model's recurrent modules while a `with` block runs.
 
@@ -56,6 +65,22 @@ def attach(
         Largest difference allowed between rebuilt and own states, relative to the largest |memory|. Half-precision
         models get 0.05 (bfloat16) or 0.01 (float16) at least; the recording's attribute `tolerance` says which.
 
+    store
+        Path of a folder `NAME.zarr` that the recording is written to as it comes, in bounded memory: every 16 MB or
+        5 s, and when the block ends. `gatescope.open_recording` opens it at any time, also after the process was
+        killed: with everything up to the last flush. Labels and lengths then come call by call. See docs/store.md.
+    append
+        Go on with the recording at `store`, which must be of the same model, weights and settings; begin it where
+        there is none. Without it nothing may exist at the path.
+    dtype
+        `"float16"` stores signals in half the space, with three digits.
+    stride, every
+        Store every n-th step of a sequence; every n-th sequence. All are computed and certified.
+    units
+        Numbers of the units to store; all by default.
+    progress
+        Number of calls of the model that will come: shows a bar on a terminal.
+
     Returns
     -------
     Probe
@@ -79,6 +104,10 @@ def attach(
     >>> dict(probe.recording().forget_gate.sizes)
     {'layer': 1, 'direction': 1, 'sequence': 2, 'time': 7, 'unit': 5}
     """
+    options = {"append": append, "dtype": dtype, "stride": stride, "every": every, "units": units, "progress": progress}
+    if store is None and (given := [name for name, value in options.items() if value not in (None, False, 1)]):
+        raise ValueError(f"{given[0]} must come with store=; store is None. Name a path, or leave {given[0]} out.")
+    storing = None if store is None else chosen(store, **options)  # type: ignore[arg-type]
     return Probe(
         model,
         modules,
@@ -89,6 +118,7 @@ def attach(
         gradients=gradients,
         statistics=statistics,
         tolerance=tolerance,
+        storing=storing,
     )
 
 

@@ -48,7 +48,7 @@ def pieces(name: str, variable: xr.Variable, dtype: np.dtype[Any]) -> Iterator[t
     for corner in product(*(range(0, size, chunk) for size, chunk in zip(variable.shape, chunks, strict=True))):
         place = tuple(slice(start, start + chunk) for start, chunk in zip(corner, chunks, strict=True))
         values = variable[place].values
-        yield place, escape_all(values) if values.dtype == object else _cast(name, values, dtype)
+        yield place, escape_all(values) if values.dtype == object else cast(name, values, dtype)
 
 
 def contents(attrs: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -63,7 +63,7 @@ def demand(attrs: Mapping[str, Any], present: Callable[[str], bool]) -> None:
         raise SchemaError(f"Everything that was stored must be there; {missing[0]!r} is missing. Copy it again.")
 
 
-def _cast(name: str, values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+def cast(name: str, values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     if values.dtype == dtype:
         return values
     with np.errstate(over="ignore"):

@@ -21,6 +21,8 @@ from .listening import Listening, Read
 from .observe import observe
 from .rebuild import rebuild
 from .schema import LABEL_DIMS
+from .storing import Storing, check_stored
+from .streaming import Stream
 from .track import Array, Track, lay
 
 Modules = str | Sequence[str] | None
@@ -45,12 +47,15 @@ class Probe:
         lengths: Any = None,
         gradients: bool = False,
         statistics: bool = False,
+        storing: Storing | None = None,
         tolerance: float = 1e-4,
     ) -> None:
         tracks = {path: Track(observe(path, module)) for path, module in choose(model, modules).items()}
         if not (isinstance(tolerance, (int, float)) and tolerance > 0):
             raise ValueError(f"tolerance must be a number above 0; {tolerance!r} came. The default is 1e-4.")
         check_source(labels)
+        if storing is not None:
+            check_stored(labels, lengths, gradients=gradients, statistics=statistics)
         if statistics:
             check_folded(labels, lengths, preactivations=preactivations, gradients=gradients)
         self._wanted = choose_signals(tracks, signals, preactivations)
@@ -65,6 +70,9 @@ class Probe:
         self._labels, self._lengths, self._tolerance = labels, lengths, tolerance
         self._gradients, self._all = gradients, signals is None
         self._foldings = {path: Folding(track) for path, track in self.tracks.items()} if statistics else {}
+        self._stream: Stream | None = None
+        if storing is not None:
+            self._stream = Stream(storing, self.tracks, self._wanted, sums=self._all)
         self._awaiting: list[RemovableHandle] = []
         observed = {path: track.observed for path, track in self.tracks.items()}
         self._listening = Listening(model, observed, self._take, self._open, self._settle)
@@ -75,7 +83,13 @@ class Probe:
         if self._entered:
             raise ValueError("a probe must be used in one with block; this one was entered before. Attach again.")
         self._entered = True
-        self._listening.start()
+        if self._stream is not None:
+            self._stream.start()
+        try:
+            self._listening.start()
+        except BaseException:
+            self._finish_stream(failed=True)
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
@@ -87,10 +101,21 @@ class Probe:
         with self._lock:
             for folding in self._foldings.values():
                 folding.fold(every_thread=True)
+            self._finish_stream(failed=kind is not None)
         if kind is None:
             self._require_calls()
             self._check_whole()
             self._require_gradients()
+
+    def _finish_stream(self, *, failed: bool) -> None:
+        """Finish what is written; where the block has failed, its own error is the one to be seen."""
+        if self._stream is None:
+            return
+        try:
+            self._stream.finish()
+        except (OSError, ValueError):
+            if not failed:
+                raise
 
     def _open(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Label a call of the model that begins, where labels are a function of its inputs."""
@@ -117,6 +142,8 @@ class Probe:
             self._awaiting += [] if handle is None else [handle]
             if self._foldings:
                 self._foldings[path].wait(chunk)
+            if self._stream is not None:
+                self._stream.wait(path, chunk)
         self._listening.calls.chunks.append((track, chunk))
         if not self._listening.within_model:
             self._settle()
@@ -152,6 +179,30 @@ class Probe:
             finally:
                 for folding in self._foldings.values():
                     folding.fold()
+                if self._stream is not None:
+                    self._stream.settle()
+
+    def flush(self, *, sync: bool = False) -> None:
+        """Write all calls that have ended to the store, so that they outlive this process.
+
+        Parameters
+        ----------
+        sync
+            Also wait until the disk has them, so that they outlive a power cut.
+
+        Raises
+        ------
+        ValueError
+            If the probe was attached without `store=`.
+        OSError
+            If the disk is full; what was flushed before can be read.
+        """
+        if self._stream is None:
+            raise ValueError("flush() needs a probe that writes; this one keeps its recording. Attach with store=.")
+        with self._lock:
+            if not self._listening.calls.chunks:
+                self._stream.settle()
+            self._stream.flush(sync=sync)
 
     def recording(self, module: str | None = None) -> xr.Dataset:
         """The recording of one module.
@@ -175,7 +226,8 @@ class Probe:
         self._require_steps()
         module = self._called(module)
         with self._lock:
-            recording = self._finish(self.tracks[module])
+            stream = self._stream
+            recording = self._finish(self.tracks[module]) if stream is None else stream.open()[module]
         if "nonfinite" in recording.attrs:
             warnings.warn(f"{module!r} computed {recording.attrs['nonfinite']}.", RuntimeWarning, stacklevel=2)
         return recording
@@ -260,6 +312,10 @@ class Probe:
         """All recordings: an empty root and one node per module that was called, named by its path."""
         self._require_steps()
         self._require_calls()
+        if self._stream is not None:
+            with self._lock:
+                opened = self._stream.open()
+            return xr.DataTree(children={path: xr.DataTree(recording) for path, recording in opened.items()})
         return xr.DataTree(
             children={path: xr.DataTree(self.recording(path)) for path, track in self.tracks.items() if track.count}
         )

@@ -18,6 +18,7 @@ from ..signals import SCHEMA
 from . import netcdf_files, zarr_files
 from .pieces import contents
 from .schema import DISK_ATTRS, FIXED_DIMS, FLOATS, RESERVED, SchemaError, is_signal, normalise, plain, validate
+from .streamed import unfinished
 from .text import escape, unescape
 
 FORMATS: dict[str, ModuleType] = {".zarr": zarr_files, ".nc": netcdf_files}
@@ -99,24 +100,29 @@ def open_recording(path: str | os.PathLike[str]) -> xr.Dataset | xr.DataTree:
     source = Path(path)
     files = _format_of(source)
     try:
-        root = files.attrs(source)
-        if "schema" not in root:
-            raise _not_ours(source, "it has no attribute 'schema', so it was never finished or is something else")
-        _check_complete(source, files, root)
-        modules = json.loads(unescape(root.get("modules", "[]")))
-        opened = {group: _from_disk(files.read(source, group)) for group in modules or [""]}
+        opened = unfinished(source) or _read(source, files)
     except PermissionError:
         raise
     except SchemaError as error:
         raise _named(source, error) from None
     except Exception as error:
         raise _not_ours(source, f"it cannot be read ({_first_line(error)})") from error
-    result: xr.Dataset | xr.DataTree = _tree(opened) if modules else opened[""]
+    result: xr.Dataset | xr.DataTree = opened[""] if "" in opened else _tree(opened)
     try:
         return validate(result)
     except SchemaError as error:
         result.close()
         raise _named(source, error) from None
+
+
+def _read(source: Path, files: ModuleType) -> dict[str, xr.Dataset]:
+    """The recordings of a finished file or folder, by group."""
+    root = files.attrs(source)
+    if "schema" not in root:
+        raise _not_ours(source, "it has no attribute 'schema', so it was never finished or is something else")
+    _check_complete(source, files, root)
+    modules = json.loads(unescape(root.get("modules", "[]")))
+    return {group: _from_disk(files.read(source, group)) for group in modules or [""]}
 
 
 def _format_for(target: Path) -> ModuleType:

@@ -1,0 +1,227 @@
+"""Arrays of a zarr folder that grow while they are written: raw chunks, filled in place, each byte once.
+
+Written bytes are never touched again by a later write, so a process that dies in the middle damages nothing that was
+there before. What lies in a chunk and was not written yet is a hole that takes no space.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .layout import padding_value
+from .text import escape_all
+
+Array = NDArray[Any]
+Place = tuple[slice, ...]
+
+
+def replace_text(path: Path, text: str, *, sync: bool = False) -> None:
+    """Write a small file so that a reader, or the next process, sees the old or the new one and nothing between."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
+    with fresh.open("w", encoding="utf-8") as file:
+        file.write(text)
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+def write_group(folder: Path, attrs: dict[str, Any], *, sync: bool = False) -> None:
+    """A zarr group with these attributes, new or replaced."""
+    folder.mkdir(exist_ok=True)
+    meta = {"attributes": attrs, "zarr_format": 3, "node_type": "group"}
+    replace_text(folder / "zarr.json", json.dumps(meta), sync=sync)
+
+
+class GrowingArray:
+    """One zarr array; its shape on disk is room to grow, and says nothing of how much of it is real."""
+
+    def __init__(
+        self,
+        folder: Path,
+        dims: Sequence[str],
+        shape: Sequence[int],
+        chunks: Sequence[int],
+        dtype: np.dtype[Any],
+        attrs: dict[str, Any],
+    ) -> None:
+        self.folder, self.dims, self.shape, self.chunks = folder, tuple(dims), tuple(shape), tuple(chunks)
+        self.dtype, self.attrs = dtype, attrs
+        self.files: dict[Path, int] = {}  # open ones
+        self.made = 0  # chunk files since this object is there
+
+    @classmethod
+    def found(cls, folder: Path) -> "GrowingArray":
+        """An array that an earlier process made."""
+        meta = json.loads((folder / "zarr.json").read_text(encoding="utf-8"))
+        kind = np.dtype(object) if meta["data_type"] == "string" else np.dtype(meta["data_type"])
+        chunks = meta["chunk_grid"]["configuration"]["chunk_shape"]
+        return cls(folder, meta["dimension_names"], meta["shape"], chunks, kind, meta["attributes"])
+
+    def describe(self) -> None:
+        """Write what the array is: zarr's own file beside the chunks."""
+        text = self.dtype == object
+        fill = {"f": "NaN", "i": -1, "b": False, "O": ""}[self.dtype.kind]
+        codec: dict[str, Any] = {"name": "bytes", "configuration": {"endian": "little"}}
+        grid = {"name": "regular", "configuration": {"chunk_shape": list(self.chunks)}}
+        meta = {
+            "shape": list(self.shape),
+            "data_type": "string" if text else self.dtype.name,
+            "chunk_grid": grid,
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "fill_value": fill,
+            "codecs": [{"name": "vlen-utf8", "configuration": {}} if text else codec],
+            "attributes": self.attrs,
+            "dimension_names": list(self.dims),
+            "zarr_format": 3,
+            "node_type": "array",
+            "storage_transformers": [],
+        }
+        self.folder.mkdir(parents=True, exist_ok=True)
+        replace_text(self.folder / "zarr.json", json.dumps(meta))
+
+    def resize(self, sizes: dict[str, int]) -> None:
+        shape = tuple(sizes.get(dim, size) for dim, size in zip(self.dims, self.shape, strict=True))
+        if shape != self.shape:
+            self.shape = shape
+            self.describe()
+
+    def write(self, start: Sequence[int], values: Array) -> None:
+        """Put a block of values at a place; the files of its chunks stay open until `close`."""
+        if not values.size:
+            return
+        if self.dtype == object:
+            for cell, inside, part in self.cells(start, values.shape):
+                self.write_text(self.path(cell), inside, values[part])
+            return
+        values = values.astype(self.dtype, copy=False)
+        for cell, inside, part in self.cells(start, values.shape):
+            self.write_raw(self.open(self.path(cell)), inside, values[part])
+
+    def cells(self, start: Sequence[int], shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], Place, Place]]:
+        """Each chunk that a block touches: its number, the place in the chunk, the place in the block."""
+        axes = []
+        for begin, size, chunk in zip(start, shape, self.chunks, strict=True):
+            axis = []
+            for cell in range(begin // chunk, -(-(begin + size) // chunk)):
+                low, high = max(begin, cell * chunk), min(begin + size, (cell + 1) * chunk)
+                axis.append((cell, slice(low - cell * chunk, high - cell * chunk), slice(low - begin, high - begin)))
+            axes.append(axis)
+        for found in product(*axes):
+            cell, inside, part = zip(*found, strict=True)
+            yield cell, inside, part
+
+    def path(self, cell: tuple[int, ...]) -> Path:
+        return self.folder.joinpath("c", *map(str, cell))
+
+    def open(self, path: Path) -> int:
+        if path in self.files:
+            return self.files[path]
+        if len(self.files) >= 32:
+            self.close()
+        try:
+            file = os.open(path, os.O_RDWR)
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            self.files[path] = file
+            self.made += 1
+            os.ftruncate(file, int(np.prod(self.chunks)) * self.dtype.itemsize)
+        self.files[path] = file
+        return file
+
+    def write_raw(self, file: int, inside: Place, values: Array) -> None:
+        """Write one block into one chunk, in as few pieces as its order in the file allows."""
+        strides = [int(np.prod(self.chunks[axis + 1 :])) * self.dtype.itemsize for axis in range(len(self.chunks))]
+        axis = values.ndim - 1
+        while axis > 0 and values.shape[axis] == self.chunks[axis]:
+            axis -= 1
+        base = sum(place.start * stride for place, stride in zip(inside, strides, strict=True))
+        for index in np.ndindex(values.shape[:axis]):
+            offset = base + sum(step * stride for step, stride in zip(index, strides, strict=False))
+            write_all(file, np.ascontiguousarray(values[index]), offset)
+
+    def write_text(self, path: Path, inside: Place, values: Array) -> None:
+        """Put texts into a chunk that is read, changed and replaced as a whole."""
+        from numcodecs.vlen import VLenUTF8
+
+        whole = np.full(self.chunks, "", dtype=object)
+        if path.exists():
+            whole = VLenUTF8().decode(path.read_bytes()).reshape(self.chunks)
+        else:
+            self.made += 1
+        whole[inside] = escape_all(values)
+        self.replace_chunk(path, bytes(VLenUTF8().encode(whole.ravel())))
+
+    def replace_chunk(self, path: Path, content: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name(f"{path.name}.new")
+        fresh.write_bytes(content)
+        fresh.replace(path)
+
+    def close(self, *, sync: bool = False) -> None:
+        while self.files:
+            _, file = self.files.popitem()
+            try:
+                if sync:
+                    os.fsync(file)
+            finally:
+                os.close(file)
+
+    def chunk_files(self) -> Iterator[tuple[tuple[int, ...], Path]]:
+        """Every chunk that is there, with its number."""
+        top = self.folder / "c"
+        for path in sorted(top.rglob("*")):
+            parts = path.relative_to(top).parts
+            if len(parts) == len(self.dims) and path.name.isdecimal():
+                yield tuple(map(int, parts)), path
+
+    def fill_padding(self, length: NDArray[np.int64]) -> None:
+        """Write padding into the holes of the chunks that are there, as far as the shape goes.
+
+        `length` are the real steps of each sequence. Chunks with nothing real in them are removed.
+        """
+        axis = self.dims.index("sequence")
+        for cell, path in list(self.chunk_files()):
+            first = cell[axis] * self.chunks[axis]
+            inside = length[first : first + self.chunks[axis]]
+            if "time" not in self.dims:
+                keep = len(inside) > 0
+            else:
+                begin = cell[axis + 1] * self.chunks[axis + 1]
+                steps = min(self.chunks[axis + 1], self.shape[axis + 1] - begin)
+                width = np.clip(inside - begin, 0, max(steps, 0))
+                keep = bool(width.any())
+                if keep and (width < steps).any():
+                    self.pad(path, width, steps, axis)
+            if not keep:
+                path.unlink()
+        self.close()
+
+    def pad(self, path: Path, width: NDArray[np.int64], steps: int, axis: int) -> None:
+        """Padding behind the first `width` steps of each row of a chunk; rows of one width are written together."""
+        edges = [0, *(np.flatnonzero(np.diff(width)) + 1).tolist(), len(width)]
+        for begin, end in pairwise(edges):
+            place = [slice(0, size) for size in self.chunks]
+            place[axis : axis + 2] = slice(begin, end), slice(int(width[begin]), steps)
+            values = np.full([part.stop - part.start for part in place], padding_value(self.dtype), self.dtype)
+            if not values.size:
+                continue
+            if self.dtype == object:
+                self.write_text(path, tuple(place), values)
+            else:
+                self.write_raw(self.open(path), tuple(place), values)
+
+
+def write_all(file: int, values: Array, offset: int) -> None:
+    """All bytes of an array at one place of a file; the system may take them in several parts."""
+    view = memoryview(values).cast("B") if values.ndim else memoryview(values.tobytes())
+    while view:
+        written = os.pwrite(file, view, offset)
+        view, offset = view[written:], offset + written

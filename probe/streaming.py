@@ -1,0 +1,242 @@
+"""A store that is written while a probe records: buffered, committed step by step, and finished at the end."""
+
+import errno
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from ..signals import SCHEMA
+from . import zarr_files
+from .commits import FOLDER, Lock, read_record, write_record
+from .growing import write_group
+from .progress import Bar, bar
+from .spool import Spool
+from .store import FULL, open_recording
+from .stored import StoredModule
+from .storing import Storing, check_units, fingerprint
+from .text import escape
+from .track import Chunk, Track
+
+BUFFER_BYTES = 16 * 2**20
+BUFFER_SECONDS = 5.0
+
+
+class Stream:
+    """What a probe with `store=` hands its calls to. All methods are called under the probe's lock."""
+
+    def __init__(
+        self, storing: Storing, tracks: Mapping[str, Track], wanted: Mapping[str, frozenset[str]], *, sums: bool
+    ) -> None:
+        check_units(storing.units, tracks)
+        self.storing, self.tracks, self.sums = storing, tracks, sums
+        self.path = storing.path
+        self.settings = storing.settings({path: names for path, names in wanted.items() if names})
+        self.lock = Lock(self.path)
+        self.waiting: list[tuple[str, Chunk, int]] = []  # path, call, thread
+        self.settled: set[int] = set()  # of those, by identity
+        self.bytes = 0
+        self.since = time.monotonic()
+        self.spools: dict[str, Spool] = {}
+        self.finished = self.broken = False
+        self.bar: Bar | None = None
+
+    def start(self) -> None:
+        """Take the store for this process, and begin it or go on with it."""
+        if not self.path.parent.is_dir():
+            raise FileNotFoundError(f"The folder {str(self.path.parent)!r} must exist; it does not. Make it first.")
+        record = read_record(self.path)
+        if os.path.lexists(self.path) and not self.storing.append:
+            raise FileExistsError(
+                f"Nothing may exist at the store's path unless it is to be gone on with; {str(self.path)!r} exists. "
+                "Choose another path, or say append=True."
+            )
+        if self.path.exists() and record is None and not begun(self.path):
+            raise FileExistsError(
+                f"Only what attach(store=...) wrote can be gone on with; {str(self.path)!r} is something else. "
+                "Choose another path."
+            )
+        if record is None:
+            (self.path / FOLDER).mkdir(parents=True, exist_ok=True)
+        self.lock.take()
+        try:
+            record = read_record(self.path)
+            if record is None:
+                self.clear()
+            else:
+                self.go_on(record)
+            self.require_room(BUFFER_BYTES)
+        except BaseException:
+            self.lock.release()
+            raise
+        self.bar = bar(self.storing.progress)
+
+    def clear(self) -> None:
+        """Begin anew where a run died before its first commit."""
+        for entry in self.path.iterdir():
+            if entry.name == FOLDER:
+                continue
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        write_group(self.path, {})
+
+    def go_on(self, record: dict[str, Any]) -> None:
+        self.require_same(record)
+        for path, module in record["modules"].items():
+            stored = StoredModule.found(self.path, module)
+            self.spools[path] = Spool(self.tracks[path], self.storing, stored, sums=self.sums)
+        write_record(self.path, {**record, "finished": False})
+
+    def require_same(self, record: dict[str, Any]) -> None:
+        """Refuse to go on with what was begun otherwise."""
+        now: dict[str, Any] = {"schema": SCHEMA, **self.settings}
+        there: dict[str, Any] = {"schema": record["schema"], **record["settings"]}
+        for path, module in record["modules"].items():
+            if path in self.tracks:
+                now[f"hash of the weights of {path!r}"] = fingerprint(self.tracks[path])
+                there[f"hash of the weights of {path!r}"] = module["more"]["weights"]
+        for what, value in now.items():
+            if there.get(what) != value:
+                raise ValueError(
+                    f"A store can be gone on with by the same model and settings only; in {str(self.path)!r} {what} is "
+                    f"{there.get(what)}, now it is {value}. Attach as before, or choose another path."
+                )
+
+    def wait(self, path: str, chunk: Chunk) -> None:
+        """Hold a call until the call of the model in which it was made has ended."""
+        if self.broken:
+            raise OSError(errno.EIO, "A store must take every call; an earlier one could not be written. Attach again")
+        track = self.tracks[path]
+        self.waiting.append((path, chunk, threading.get_ident()))
+        self.bytes += sum(signal.nbytes for signal in chunk.rebuilt.signals.values())
+        track.chunks.clear()
+        track.sequences.first.clear()
+
+    def settle(self) -> None:
+        """This thread's calls are final; write when enough has gathered."""
+        here = threading.get_ident()
+        self.settled |= {id(chunk) for _, chunk, thread in self.waiting if thread == here}
+        if self.bar is not None:
+            self.bar.update()
+        if self.bytes >= BUFFER_BYTES or time.monotonic() - self.since > BUFFER_SECONDS:
+            self.flush()
+
+    def flush(self, *, sync: bool = False, every_thread: bool = False) -> None:
+        """Write all calls that are final, then commit them. After an error the store stays as it was."""
+        ready = 0
+        while ready < len(self.waiting) and (every_thread or id(self.waiting[ready][1]) in self.settled):
+            ready += 1
+        self.since = time.monotonic()
+        if self.broken or not (ready or sync):
+            return
+        try:
+            self.require_room(int(1.5 * self.bytes) + 2**20)
+            taken, self.waiting = self.waiting[:ready], self.waiting[ready:]
+            self.settled -= {id(chunk) for _, chunk, _ in taken}
+            self.write(taken)
+            for spool in self.spools.values():
+                spool.stored.flush(sync=sync)
+            self.commit(sync=sync)
+        except BaseException as error:
+            self.broken = True
+            if isinstance(error, OSError) and error.errno in FULL:
+                raise self.full(str(error.strerror)) from error
+            raise
+        self.bytes = sum(s.nbytes for _, chunk, _ in self.waiting for s in chunk.rebuilt.signals.values())
+
+    def write(self, taken: list[tuple[str, Chunk, int]]) -> None:
+        for path in dict.fromkeys(path for path, _, _ in taken):
+            if path not in self.spools:
+                group = path if len(self.tracks) > 1 else ""
+                stored = StoredModule(self.path, len(self.spools), group)
+                stored.more["weights"] = fingerprint(self.tracks[path])
+                self.spools[path] = Spool(self.tracks[path], self.storing, stored, sums=self.sums)
+            self.spools[path].write([chunk for where, chunk, _ in taken if where == path])
+
+    def commit(self, *, sync: bool = False, finished: bool = False) -> None:
+        modules = {path: spool.stored.record() for path, spool in self.spools.items()}
+        record = {"schema": SCHEMA, "finished": finished, "settings": self.settings, "modules": modules}
+        if modules:
+            write_record(self.path, record, sync=sync)
+
+    def finish(self) -> None:
+        """Write what is left, make it a plain recording, and let the store go."""
+        try:
+            self.flush(every_thread=True)
+            if self.spools and not self.broken:
+                self.complete()
+        finally:
+            self.close()
+
+    def complete(self) -> None:
+        """Padding, coordinates and attributes, as `save_recording` writes them."""
+        try:
+            attrs = {spool.stored.group: spool.stored.finish() for spool in self.spools.values()}
+            for group, own in attrs.items():
+                if group:
+                    write_group(self.path / group, own)
+            write_group(self.path, root_attrs(self.path, attrs))
+            self.commit(finished=True)
+            self.finished = True
+        except OSError as error:
+            if error.errno in FULL:
+                raise self.full(str(error.strerror)) from error
+            raise
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.close()
+        for spool in self.spools.values():
+            for array in spool.stored.arrays.values():
+                array.close()
+        empty = self.lock.file is not None and read_record(self.path) is None
+        self.lock.release()
+        if empty:  # nothing was recorded
+            with suppress(OSError):
+                shutil.rmtree(self.path)
+
+    def require_room(self, needed: int) -> None:
+        free = shutil.disk_usage(self.path).free
+        if free < needed:
+            raise OSError(
+                errno.ENOSPC,
+                f"The disk must have room for the next buffer of {needed:,} bytes; {free:,} are free at "
+                f"{str(self.path)!r}. Everything up to the last flush can be read: free some space and attach again "
+                "with append=True",
+            )
+
+    def full(self, reason: str) -> OSError:
+        return OSError(
+            errno.ENOSPC,
+            f"The disk must take the next buffer of {self.bytes:,} bytes at {str(self.path)!r}; it does not ({reason}; "
+            f"{shutil.disk_usage(self.path).free:,} bytes are free). Everything up to the last flush can be read: free "
+            "some space and attach again with append=True",
+        )
+
+    def open(self) -> dict[str, xr.Dataset]:
+        """What was stored so far, by module, opened lazily."""
+        if self.lock.file is not None:
+            self.flush()
+        opened = open_recording(self.path)
+        if isinstance(opened, xr.Dataset):
+            return {next(iter(self.spools)): opened}
+        return {str(name): node.to_dataset() for name, node in opened.children.items()}
+
+
+def begun(path: Any) -> bool:
+    """Whether a folder is what a run left that died before its first commit."""
+    return (path / FOLDER / "lock").is_file() and not np.any([p.suffix == ".nc" for p in path.iterdir()])
+
+
+def root_attrs(path: Any, attrs: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """What the root of a finished store says, as `save_recording` does."""
+    stored = {"stored": json.dumps(zarr_files.weight(path))}
+    if "" in attrs:
+        return {**attrs[""], **stored}
+    return {"schema": SCHEMA, "modules": escape(json.dumps(list(attrs))), **stored}
