@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .probe.analyzers.saturation import saturation
     from .probe.attach import attach, record
     from .probe.concat import concat
+    from .probe.estimate import Estimate, estimate
     from .probe.find import modules, register
     from .probe.plots.saturation import plot_saturation
     from .probe.plots.signal import plot_signal
@@ -46,6 +47,7 @@ _HOMES = {
     "probe.analyzers.saturation": ("saturation",),
     "probe.attach": ("attach", "record"),
     "probe.concat": ("concat",),
+    "probe.estimate": ("Estimate", "estimate"),
     "probe.find": ("modules", "register"),
     "probe.plots.saturation": ("plot_saturation",),
     "probe.plots.signal": ("plot_signal",),
@@ -59,6 +61,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AbstractCell",
+    "Estimate",
     "GRUCell",
     "LSTMCell",
     "ParityError",
@@ -72,6 +75,7 @@ __all__ = [
     "attach",
     "cells",
     "concat",
+    "estimate",
     "from_torch",
     "modules",
     "open_recording",

@@ -46,7 +46,7 @@ def log_retention(
     if form == "none" or (form != "constant" and name not in signals):
         return {}
     shape = next(iter(signals.values())).shape if form == "constant" else signals[str(name)].shape
-    sums, zeros = np.empty(shape), np.empty(shape, np.float32)
+    sums, zeros = np.empty(shape), np.zeros(shape, np.float32)
     for place in np.ndindex(shape[:2]):
         here = {key: values[place] for key, values in signals.items() if key == name}
         keep = np.broadcast_to(np.asarray(retention_values(retention, here), np.float64), shape[2:])
@@ -54,12 +54,21 @@ def log_retention(
         logs = np.log(np.where(gone | padding[:, :, None], 1.0, keep))
         order = slice(None, None, -1) if place[1] else slice(None)
         sums[place] = logs[:, order].cumsum(1)[:, order]
-        zeros[place] = gone[:, order].cumsum(1, dtype=np.float32)[:, order]
+        if gone.any():
+            zeros[place] = gone[:, order].cumsum(1, dtype=np.float32)[:, order]
     sums[:, :, padding], some = np.nan, bool(zeros.any())
     zeros[:, :, padding] = np.nan
-    attrs = {"long_name": "running sum of log retention", "symbol": f"sum log({retention})", "units": "1"}
+    attrs = log_retention_attrs(retention, signals)
     found: dict[str, tuple[Array, dict[str, str]]] = {"log_retention_sum": (sums, attrs)}
     if some:
         counted = {"long_name": "running count of retentions of exactly 0", "symbol": "count", "units": "1"}
         found["retention_zeros"] = (zeros, counted)
     return found
+
+
+def log_retention_attrs(retention: str, signals: Mapping[str, Array]) -> dict[str, str]:
+    """The attributes of the running sum; empty where a cell has none."""
+    form, name = retention_form(retention)
+    if form == "none" or (form != "constant" and name not in signals):
+        return {}
+    return {"long_name": "running sum of log retention", "symbol": f"sum log({retention})", "units": "1"}

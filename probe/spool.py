@@ -12,7 +12,7 @@ from ..signals import DIRECTIONS
 from .assemble import attributes, last_dim, nonfinite_in, nonfinite_text, provenance
 from .layout import FIXED_DIMS, LABEL_DIMS, SIGNAL_DIMS, padding_mask
 from .pieces import cast
-from .retention import log_retention
+from .retention import log_retention, log_retention_attrs
 from .stored import Chunking, StoredModule
 from .storing import Storing
 from .track import Array, Chunk, Track
@@ -117,8 +117,9 @@ class Spool:
             dtype = np.dtype(self.storing.dtype or values.dtype)
             stored.add(name, dims, dtype, attributes(cell, name), (layers, directions, values.shape[-1]))
             stored.list("variables", name)
-        for name, _ in self.summed(block):
-            stored.list("variables", name)
+        if self.sums and (form := log_retention_attrs(cell.retention, block.signals)):
+            stored.add("log_retention_sum", SIGNAL_DIMS, np.dtype(float), form, (layers, directions, len(units)))
+            stored.list("variables", "log_retention_sum")
         for name, values in zip(cell.states, block.initial, strict=True):
             dims = ("layer", "direction", "sequence", last_dim(cell, name))
             stored.add(f"initial_{name}", dims, values.dtype, {}, (layers, directions, values.shape[-1]))
@@ -132,7 +133,7 @@ class Spool:
         ids = self.base + block.local // self.storing.every
         ends = -(-(block.offset + block.lengths) // stride)
         stored.reserve(max(stored.sequences, int(ids.max(initial=-1)) + 1), max(stored.steps, int(ends.max(initial=0))))
-        over_time = {**block.signals, **dict(self.summed(block, advance=True))}
+        over_time = {**block.signals, **self.summed(block)}
         for name, labels in block.labels.items():
             self.require_label(name, labels)
         for first, last in equal_runs(ids, block.offset, block.lengths):
@@ -156,19 +157,14 @@ class Spool:
         array = self.stored.arrays[name]
         return cast(name, values, array.dtype) if name in self.track.offered else values
 
-    def summed(self, block: Block, *, advance: bool = False) -> list[tuple[str, Array]]:
+    def summed(self, block: Block) -> dict[str, Array]:
         """The running sums of log retention, going on from where their sequences were."""
-        if not self.sums:
-            return []
+        if "log_retention_sum" not in self.stored.arrays:
+            return {}
         padding = padding_mask(block.lengths, block.call.shape[1])
         found = log_retention(self.track.cells[0][0].retention, block.signals, padding)
-        if not found:
-            return []
-        sums, attrs = found["log_retention_sum"]
+        sums, _ = found["log_retention_sum"]
         zeros, more = found.get("retention_zeros", (np.zeros(sums.shape, np.float32), {}))
-        if not advance:
-            self.stored.add("log_retention_sum", SIGNAL_DIMS, np.dtype(float), attrs, sums.shape[:2] + sums.shape[-1:])
-            return [("log_retention_sum", sums)]
         for row, sequence in enumerate(block.local.tolist()):
             if sequence in self.carry:
                 sums[:, :, row] += self.carry[sequence][0][:, :, None]
@@ -177,9 +173,9 @@ class Spool:
                 self.carry[sequence] = (sums[:, :, row, real - 1].copy(), zeros[:, :, row, real - 1].copy())
         if "retention_zeros" not in self.stored.arrays:
             if not more:
-                return [("log_retention_sum", sums)]
+                return {"log_retention_sum": sums}
             self.begin_zeros(more, sums.shape[:2] + sums.shape[-1:])
-        return [("log_retention_sum", sums), ("retention_zeros", zeros)]
+        return {"log_retention_sum": sums, "retention_zeros": zeros}
 
     def begin_zeros(self, attrs: dict[str, str], sizes: tuple[int, ...]) -> None:
         """The first retention of exactly 0: before it, all counts were 0."""
