@@ -52,6 +52,11 @@ class Observed(ABC):
     def cells(self) -> list[list[AbstractCell]]:
         """[layer][direction], with the weights that the module has now."""
 
+    @property
+    def kind(self) -> AbstractCell:
+        """A cell of the module's kind, for what it declares; its weights do not count and need not be computed."""
+        return self.cells()[0][0]
+
     @abstractmethod
     def read(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, random: Tensor | None) -> Call: ...
 

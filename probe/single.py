@@ -51,6 +51,10 @@ class TorchCell(Single):
         bind(self.shadow, dict(zip(names, used, strict=True)))
         return [[self.shadow]]
 
+    @property
+    def kind(self) -> AbstractCell:
+        return self.shadow
+
     def fits(self, kernel: Kernel) -> bool:
         return kernel.name in CELL_KERNELS
 

@@ -153,6 +153,10 @@ class TorchStack(Stack):
     def bidirectional(self) -> bool:
         return self.module.bidirectional
 
+    @property
+    def kind(self) -> AbstractCell:
+        return self.shadows[0][0]
+
     def runs(self, kernel: Kernel) -> bool:
         own = self.module._flat_weights
         return (

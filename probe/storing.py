@@ -101,7 +101,7 @@ def chosen_units(units: Sequence[int] | None) -> tuple[int, ...] | None:
 
 def check_units(units: tuple[int, ...] | None, tracks: Mapping[str, Track]) -> None:
     for path, track in tracks.items():
-        size = track.observed.cells()[0][0].hidden_size
+        size = track.observed.kind.hidden_size
         if units is not None and max(units) >= size:
             raise ValueError(
                 f"units must be some of the 0 to {size - 1} of {path!r}; {max(units)} came. "
@@ -111,11 +111,9 @@ def check_units(units: tuple[int, ...] | None, tracks: Mapping[str, Track]) -> N
 
 def fingerprint(track: Track) -> str:
     """A hash of everything that a module computes with."""
-    digest = sha256()
-    for layer in track.observed.cells():
-        for cell in layer:
-            digest.update(type(cell).__name__.encode())
-            for name, values in [*cell.named_parameters(), *cell.named_buffers()]:
-                raw = values.detach().cpu().contiguous().flatten().view(torch.uint8)
-                digest.update(f"{name} {values.dtype} {tuple(values.shape)}".encode() + raw.numpy().tobytes())
+    module = track.observed.module
+    digest = sha256(type(track.observed.kind).__name__.encode())
+    for name, values in [*module.named_parameters(), *module.named_buffers()]:
+        raw = values.detach().cpu().contiguous().flatten().view(torch.uint8)
+        digest.update(f"{name} {values.dtype} {tuple(values.shape)}".encode() + raw.numpy().tobytes())
     return digest.hexdigest()[:32]

@@ -64,7 +64,7 @@ class Track:
 
     def __init__(self, observed: Observed) -> None:
         self.observed = observed
-        self.offered = signal_names(observed.cells()[0][0])
+        self.offered = signal_names(observed.kind)
         self.kinds: dict[str, np.dtype[Any]] = {}  # of the labels
         self.cells: list[list[AbstractCell]] = []
         self.count = 0  # calls
