@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from math import ceil, prod
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import xarray as xr
@@ -15,6 +16,7 @@ from .text import escape_all, unescape
 
 CHUNK_BYTES = 8 * 2**20
 TEXT_BYTES = 32  # what one text is taken to weigh
+MOST_PIECES = 50_000  # of one dask array
 
 
 def chunk_shape(sizes: Mapping[str, int], itemsize: int, limit: int = CHUNK_BYTES) -> tuple[int, ...]:
@@ -49,6 +51,48 @@ def pieces(name: str, variable: xr.Variable, dtype: np.dtype[Any]) -> Iterator[t
         place = tuple(slice(start, start + chunk) for start, chunk in zip(corner, chunks, strict=True))
         values = variable[place].values
         yield place, escape_all(values) if values.dtype == object else cast(name, values, dtype)
+
+
+def in_pieces(dataset: xr.Dataset, *, with_dask: bool) -> xr.Dataset:
+    """The same Dataset without encoding; where dask is there, with dask arrays for what is larger than a piece on disk.
+
+    A dask array's pieces are whole chunks of the disk's, as many as make CHUNK_BYTES, and not so many that the mere
+    list of them takes long.
+    """
+    large = {
+        str(name): variable
+        for name, variable in dataset.data_vars.items()
+        if with_dask and not variable.variable._in_memory and variable.nbytes > CHUNK_BYTES
+    }
+    result = dataset.drop_encoding()
+    if large and _has_dask():
+        for name, array in large.items():
+            result[name] = array.variable.chunk(_dask_chunks(array.variable), name=f"{name}-{uuid4().hex}")
+            result[name].encoding = {}
+    result.set_close(dataset.close)
+    return result
+
+
+def _has_dask() -> bool:
+    try:
+        import dask.array  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _dask_chunks(variable: xr.Variable) -> dict[Any, int]:
+    sizes = {str(dim): size for dim, size in variable.sizes.items()}
+    ours = dict(zip(variable.dims, chunk_shape(sizes, variable.dtype.itemsize, CHUNK_BYTES), strict=True))
+    stored = variable.encoding.get("preferred_chunks", ours)
+    chunk = {dim: max(1, min(int(stored.get(dim, 1)), size)) for dim, size in variable.sizes.items()}
+    if prod(chunk.values()) * variable.dtype.itemsize > 4 * CHUNK_BYTES:  # in one piece, which can be read in parts
+        chunk = ours
+    least = max(CHUNK_BYTES, variable.nbytes // MOST_PIECES)
+    for dim in reversed(variable.dims):
+        times = ceil(least / (prod(chunk.values()) * variable.dtype.itemsize))
+        chunk[dim] = min(variable.sizes[dim], chunk[dim] * times) or 1
+    return chunk
 
 
 def contents(attrs: Mapping[str, Any]) -> dict[str, list[str]]:

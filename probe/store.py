@@ -16,7 +16,7 @@ import xarray as xr
 
 from ..signals import SCHEMA
 from . import netcdf_files, zarr_files
-from .pieces import contents
+from .pieces import contents, in_pieces
 from .schema import DISK_ATTRS, FIXED_DIMS, FLOATS, RESERVED, SchemaError, is_signal, normalise, plain, validate
 from .streamed import unfinished
 from .text import escape, unescape
@@ -84,11 +84,22 @@ def save_recording(
     return target
 
 
-def open_recording(path: str | os.PathLike[str]) -> xr.Dataset | xr.DataTree:
-    """Open what `save_recording` wrote: a Dataset, or a DataTree with a node per module.
+def open_recording(
+    path: str | os.PathLike[str], *, chunks: Literal["auto"] | None = "auto"
+) -> xr.Dataset | xr.DataTree:
+    """Open what `save_recording` or `attach(store=...)` wrote: a Dataset, or a DataTree with a node per module.
 
     Signals are read from disk when they are used; coordinates and labels at once. The files are never changed.
     A netCDF file is held open until `result.close()`, or until the result is forgotten.
+
+    Parameters
+    ----------
+    path
+        A `.zarr` folder or a `.nc` file.
+    chunks
+        `"auto"`: where dask is installed, signals of more than one piece of 8 MB become dask arrays of such pieces, so
+        that sums and means over a recording larger than memory work piece by piece. `None`: no dask; a signal is
+        read as a whole by what needs all of it. Both give the same numbers.
 
     Raises
     ------
@@ -97,10 +108,13 @@ def open_recording(path: str | os.PathLike[str]) -> xr.Dataset | xr.DataTree:
     SchemaError
         If it is not a recording of this schema, or is damaged, cut off or half written.
     """
+    if chunks not in ("auto", None):
+        raise ValueError(f"chunks must be 'auto' or None; {chunks!r} came. Rechunk the result with its .chunk().")
     source = Path(path)
     files = _format_of(source)
     try:
         opened = unfinished(source) or _read(source, files)
+        opened = {group: in_pieces(dataset, with_dask=chunks is not None) for group, dataset in opened.items()}
     except PermissionError:
         raise
     except SchemaError as error:
@@ -212,7 +226,7 @@ def _from_disk(stored: xr.Dataset) -> xr.Dataset:
         {name: variables[name].load() for name in ordered if name in names},
         {key: value for key, value in stored.attrs.items() if key not in DISK_ATTRS},
     )
-    result = normalise(result.drop_encoding())
+    result = normalise(result)
     for attrs in (result.attrs, *(variable.attrs for variable in result.variables.values())):
         attrs.update({key: unescape(value) for key, value in attrs.items() if isinstance(value, str)})
     result.set_close(stored.close)

@@ -46,7 +46,8 @@ def committed(folder: Path, sizes: dict[str, int], length: NDArray[np.int64]) ->
     """One variable, no larger than what was committed."""
     array = Committed(folder, sizes, length)
     attrs = {key: unescape(value) if isinstance(value, str) else value for key, value in array.attrs.items()}
-    return xr.Variable(array.dims, indexing.LazilyIndexedArray(array), attrs)
+    chunks = {"preferred_chunks": dict(zip(array.dims, array.chunks, strict=True))}
+    return xr.Variable(array.dims, indexing.LazilyIndexedArray(array), attrs, chunks)
 
 
 class Committed(BackendArray):
@@ -58,7 +59,7 @@ class Committed(BackendArray):
         array = zarr.open_array(folder, mode="r")
         self.folder, self.length = folder, length
         self.dims: tuple[str, ...] = tuple(map(str, array.metadata.dimension_names or ()))  # type: ignore[union-attr]
-        self.attrs = dict(array.attrs)
+        self.attrs, self.chunks = dict(array.attrs), array.chunks
         self.shape = tuple(sizes.get(dim, size) for dim, size in zip(self.dims, array.shape, strict=True))
         self.text = array.dtype.kind in "TUO"
         self.dtype = np.dtype(object) if self.text else np.dtype(array.dtype)

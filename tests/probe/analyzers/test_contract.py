@@ -1,5 +1,6 @@
 """What every analyzer keeps to: one row per analyzer."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from gatescope.probe import pieces
 from gatescope.probe.analyzers import saturation
 from gatescope.probe.store import open_recording, save_recording
 
@@ -109,5 +111,75 @@ def test_a_recording_on_disk_gives_the_same_numbers_and_stays_there(
     save_recording(recording, tmp_path / name)
     opened = open_recording(tmp_path / name)
     xr.testing.assert_identical(analyzer(opened, **parameters), analyzer(recording, **parameters))
+    assert not any(opened[key].variable._in_memory for key in ("forget_gate", "input_gate", "cell_state"))
+    opened.close()
+
+
+class Largest:
+    """The most that dask holds at once."""
+
+    def __init__(self) -> None:
+        from dask.callbacks import Callback
+
+        self.bytes = 0
+        self.callback = Callback(posttask=self.look)
+
+    def look(self, key: Any, result: Any, graph: Any, state: Any, worker: Any) -> None:
+        held = [value.nbytes for value in state["cache"].values() if isinstance(value, np.ndarray)]
+        self.bytes = max(self.bytes, sum(held))
+
+
+def on_disk_in_pieces(recording: xr.Dataset, path: Path, monkeypatch: pytest.MonkeyPatch) -> xr.Dataset:
+    """The recording opened from disk, in pieces of 8 kB instead of 8 MB, which analyzers also read at once."""
+    monkeypatch.setattr(pieces.chunk_shape, "__defaults__", (8000,))
+    monkeypatch.setattr(pieces, "CHUNK_BYTES", 8000)
+    for analyzer, _ in ANALYZERS:
+        if "BLOCK" in analyzer.__globals__:
+            monkeypatch.setitem(analyzer.__globals__, "BLOCK", 2000)
+    opened = open_recording(save_recording(recording, path))
+    assert isinstance(opened, xr.Dataset)
+    return opened
+
+
+@each_analyzer
+@pytest.mark.parametrize("name", ["run.zarr", "run.nc"])
+def test_a_dask_backed_recording_gives_the_same_numbers_and_is_never_loaded_whole(
+    make_recording: Make,
+    analyzer: Analyzer,
+    parameters: dict[str, Any],
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("dask.array")
+    recording = make_recording(lengths=(150,) * 9 + (20,) * 3)
+    expected = analyzer(recording, **parameters)
+    opened = on_disk_in_pieces(recording, tmp_path / name, monkeypatch)
+    assert opened["forget_gate"].chunks is not None
+    largest = Largest()
+    with largest.callback:
+        found = analyzer(opened, **parameters)
+    xr.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert 0 < largest.bytes <= opened["forget_gate"].nbytes / 2
+    assert opened["forget_gate"].chunks is not None, "it was loaded"
+    opened.close()
+
+
+@each_analyzer
+@pytest.mark.parametrize("name", ["run.zarr", "run.nc"])
+def test_without_dask_the_numbers_are_the_same_and_nothing_is_kept(
+    make_recording: Make,
+    analyzer: Analyzer,
+    parameters: dict[str, Any],
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recording = make_recording(lengths=(150,) * 9 + (20,) * 3)
+    expected = analyzer(recording, **parameters)
+    monkeypatch.setitem(sys.modules, "dask.array", None)
+    opened = on_disk_in_pieces(recording, tmp_path / name, monkeypatch)
+    assert opened["forget_gate"].chunks is None
+    xr.testing.assert_allclose(analyzer(opened, **parameters), expected, rtol=1e-12)
     assert not any(opened[key].variable._in_memory for key in ("forget_gate", "input_gate", "cell_state"))
     opened.close()
