@@ -20,12 +20,6 @@ class Case(NamedTuple):
         more = f", {self.layers} layers, both directions" if self.layers * self.directions > 1 else ""
         return f"{self.kind} {self.sequences}x{self.steps}x{self.units}{more}"
 
-    @property
-    def payload(self) -> int:
-        """Bytes of all signals."""
-        signals = 6 if self.kind == "LSTM" else 5
-        return 4 * signals * self.sequences * self.steps * self.units * self.layers * self.directions
-
     def small(self) -> "Case":
         """The same on a shape that takes no time, to try the benchmark itself."""
         sizes = (min(self.sequences, 3), max(2, self.steps // 50), max(4, self.units // 16))

@@ -5,33 +5,37 @@
 Times come from one process, round by round: the bare inference call, the probe, in every third round a loop of cells in
 Python and Opacus' layer with hooks, and the bare call again. A round gives each way's ratio to the mean of its two bare
 calls; reported are the medians of these ratios and their quartiles. All that was recorded stays alive, so that it fills
-fresh memory each time (up to 5 GB). Peak memory is measured in a fresh process for each case.
+fresh memory each time (up to 5 GB). Peak memory is measured in a fresh process for each case, in which freed memory
+goes back to the system at once.
 """
 
 import argparse
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import xarray as xr
 from _cases import CASES, Case, Row
-from _measure import Took, can_measure_memory, load, machine, peak_beyond_start, quiet, spread, timed
+from _measure import Spread, Took, can_measure_memory, load, machine, peak_beyond_start, quiet, spread, timed
 from _other_ways import Signals, loop_of_cells, opacus_twin, opacus_with_hooks
 from torch import Tensor, nn
 
 import gatescope as gs
 
-LEAST_ROUNDS, MOST_ROUNDS, SECONDS_OF_BARE_CALLS = 15, 60, 2.0
+LEAST_ROUNDS, MOST_ROUNDS, SECONDS_OF_BARE_CALLS, SECONDS_IN_A_ROW = 15, 60, 2.0, 0.02
 OTHERS_EVERY = 3
 ATTACH_MS, MEMORY, ERROR, UNTOUCHED = 5.0, 1.0, 5e-6, 1.01
 RATIO = "of the bare call"
+RETURN_AT_ONCE = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}  # freed memory, in glibc
 CLOCKS = {"cpu": "process time", "wall": "the clock"}
 
 
@@ -46,9 +50,11 @@ class Probed(NamedTuple):
 
 
 class Round(NamedTuple):
-    bare: Took
-    probe: Probed
-    others: dict[str, tuple[Took, Signals]]
+    bare: Took  # one call
+    call: Took  # one call under a probe
+    single: Probed
+    kept: list[Any]
+    others: dict[str, Took]
 
 
 def probed(module: nn.RNNBase, x: Tensor) -> Probed:
@@ -59,13 +65,22 @@ def probed(module: nn.RNNBase, x: Tensor) -> Probed:
     return Probed(call, attaching.plus(detaching), taking, probe, recording)
 
 
-def one_round(module: nn.RNNBase, x: Tensor, others: dict[str, Callable[[], Signals]]) -> Round:
+def one_round(module: nn.RNNBase, x: Tensor, calls: int, others: dict[str, Callable[[], Signals]]) -> Round:
+    """Short calls are timed several in a row, so that all ways run with warm caches."""
+
+    def in_a_row() -> Took:
+        return timed(lambda: [module(x) for _ in range(calls)])[0].times(1 / calls)
+
     with quiet():
-        first, _ = timed(lambda: module(x))
-        probe = probed(module, x)
+        first = in_a_row()
+        single, probe = probed(module, x), None
+        if calls > 1:
+            with gs.attach(module) as probe:
+                call = in_a_row()
         found = {way: timed(act) for way, act in others.items()}
-        last, _ = timed(lambda: module(x))
-    return Round(first.plus(last).times(0.5), probe, found)
+        bare = first.plus(in_a_row()).times(0.5)
+    kept = [probe, *(signals for _, signals in found.values())]
+    return Round(bare, single.call if probe is None else call, single, kept, {way: t for way, (t, _) in found.items()})
 
 
 def other_ways(module: nn.RNNBase, x: Tensor) -> dict[str, Callable[[], Signals]]:
@@ -80,25 +95,27 @@ def times(case: Case, threads: int, most: int) -> Iterator[Row]:
     torch.set_num_threads(threads)
     module, x = case.module(), case.input()
     others = other_ways(module, x)
-    one_round(module, x, others)  # kernels are built, code is loaded
+    one_round(module, x, 1, others)  # kernels are built, code is loaded
     bare = timed(lambda: module(x))[0].wall
-    count = min(most, int(max(LEAST_ROUNDS, SECONDS_OF_BARE_CALLS / bare)))
-    rounds = [one_round(module, x, {} if number % OTHERS_EVERY else others) for number in range(count)]
+    calls = ceil(SECONDS_IN_A_ROW / bare)
+    count = min(most, int(max(LEAST_ROUNDS, SECONDS_OF_BARE_CALLS / (bare * calls))))
+    rounds = [one_round(module, x, calls, {} if number % OTHERS_EVERY else others) for number in range(count)]
     row = partial(Row, case.name, threads)
     for clock in Took._fields:
         base = [getattr(each.bare, clock) for each in rounds]
         yield row("bare", clock, "ms", *spread([1000 * seconds for seconds in base]))
-        ratios = [getattr(each.probe.call, clock) / seconds for each, seconds in zip(rounds, base, strict=True)]
+        ratios = [getattr(each.call, clock) / seconds for each, seconds in zip(rounds, base, strict=True)]
         yield row("probe", clock, RATIO, *spread(ratios), case.reach)
         for way in ("loop of cells", "Opacus"):
-            pairs = [
-                (getattr(e.others[way][0], clock), s) for e, s in zip(rounds, base, strict=True) if way in e.others
-            ]
+            pairs = [(getattr(e.others[way], clock), s) for e, s in zip(rounds, base, strict=True) if way in e.others]
             found = spread([seconds / own for seconds, own in pairs]) if pairs else ()
             yield row(way, clock, RATIO, *found, note="" if pairs else "not installed")
-    attaching = spread([1000 * each.probe.attach_detach.wall for each in rounds])
-    yield row("probe", "attach and detach", "ms", *attaching, ATTACH_MS)
-    yield row("probe", "recording()", "ms", *spread([1000 * each.probe.taking.wall for each in rounds]))
+    yield row("probe", "attach and detach", "ms", *milliseconds([r.single.attach_detach for r in rounds]), ATTACH_MS)
+    yield row("probe", "recording()", "ms", *milliseconds([r.single.taking for r in rounds]))
+
+
+def milliseconds(took: list[Took]) -> Spread:
+    return spread([1000 * each.wall for each in took])
 
 
 def errors(case: Case) -> Iterator[Row]:
@@ -137,8 +154,8 @@ def untouched(rounds: int, calls: int) -> Row:
     )
 
 
-def peaks(case: Case) -> dict[str, float]:
-    """How far the resident set rises in the second of two equal calls, in payloads."""
+def peaks(case: Case) -> dict[str, tuple[float, float]]:
+    """By way: bytes by which the resident set rises in the second of two equal calls, and bytes of what is kept."""
     torch.set_num_threads(1)
     module, x = case.module(), case.input()
     ways: dict[str, Callable[[], Any]] = {
@@ -146,29 +163,33 @@ def peaks(case: Case) -> dict[str, float]:
         "probe": lambda: probed(module, x),
         "loop of cells": lambda: loop_of_cells(module, x),
     }
-    found = {}
-    for way, act in ways.items():
-        act()
-        found[way] = peak_beyond_start(act) / case.payload
-    return found
+    kept = {"bare": 0, "probe": payload(probed(module, x).recording)}
+    kept["loop of cells"] = sum(signal.nbytes for signal in loop_of_cells(module, x).values())
+    return {way: (peak_beyond_start(act), kept[way]) for way, act in ways.items()}
+
+
+def payload(recording: xr.Dataset) -> int:
+    """Bytes of what is recorded of every step."""
+    return sum(variable.nbytes for variable in recording.data_vars.values() if "time" in variable.dims)
 
 
 def memory(cases: Sequence[Case], quick: bool) -> Iterator[Row]:
-    """Peak memory; each case in a fresh process (all in one if quick)."""
+    """Peak memory beyond what is kept, in payloads; each case in a fresh process (all in one if quick)."""
     groups = [range(len(cases))] if quick else [[place] for place in range(len(cases))]
-    found: list[dict[str, float]] = []
+    found: list[dict[str, tuple[int, int]]] = []
     for group in groups if can_measure_memory() else []:
         command = [sys.executable, __file__, *(["--quick"] if quick else []), "--peaks", *map(str, group)]
-        found += json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        run = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=os.environ | RETURN_AT_ONCE)
+        found += json.loads(run.stdout)
     for place, case in enumerate(cases):
         for way in ("bare", "probe", "loop of cells"):
-            payload, reach = (0, None) if way == "bare" else (1, MEMORY if way == "probe" else None)
-            row = partial(Row, case.name, 1, way, "memory", f"of the payload{', beyond it' if payload else ''}")
+            row = partial(Row, case.name, 1, way, "memory", "of the payload, beyond it")
             if not found:
                 yield row(note="needs Linux")
                 continue
-            rise = found[place][way] - payload
-            yield row(rise, rise, rise, reach)
+            rise, kept = found[place][way]
+            beyond = (rise - kept) / found[place]["probe"][1]
+            yield row(beyond, beyond, beyond, MEMORY if way == "probe" else None)
 
 
 def run(cases: Sequence[Case], threads: Sequence[int], quick: bool) -> Iterator[Row]:
