@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .probe.concat import concat
     from .probe.estimate import Estimate, estimate
     from .probe.find import modules, register
+    from .probe.overview import open_overview
     from .probe.plots.saturation import plot_saturation
     from .probe.plots.signal import plot_signal
     from .probe.plots.traces import plot_traces
@@ -49,6 +50,7 @@ _HOMES = {
     "probe.concat": ("concat",),
     "probe.estimate": ("Estimate", "estimate"),
     "probe.find": ("modules", "register"),
+    "probe.overview": ("open_overview",),
     "probe.plots.saturation": ("plot_saturation",),
     "probe.plots.signal": ("plot_signal",),
     "probe.plots.traces": ("plot_traces",),
@@ -78,6 +80,7 @@ __all__ = [
     "estimate",
     "from_torch",
     "modules",
+    "open_overview",
     "open_recording",
     "plot_saturation",
     "plot_signal",

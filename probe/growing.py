@@ -104,6 +104,14 @@ class GrowingArray:
         for cell, inside, part in self.cells(start, values.shape):
             self.write_raw(self.open(self.path(cell)), inside, values[part])
 
+    def read(self, start: Sequence[int], shape: Sequence[int]) -> Array:
+        """A block of numbers as it stands in the files, written or not."""
+        result = np.full(shape, padding_value(self.dtype), self.dtype)
+        for cell, inside, part in self.cells(start, shape):
+            if (path := self.path(cell)).exists():
+                result[part] = np.memmap(path, self.dtype, mode="r", shape=self.chunks)[inside]
+        return result
+
     def cells(self, start: Sequence[int], shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], Place, Place]]:
         """Each chunk that a block touches: its number, the place in the chunk, the place in the block."""
         axes = []

@@ -16,6 +16,7 @@ import xarray as xr
 
 from ..signals import SCHEMA
 from . import netcdf_files, zarr_files
+from .overview import overviews
 from .pieces import contents, in_pieces
 from .schema import DISK_ATTRS, FIXED_DIMS, FLOATS, RESERVED, SchemaError, is_signal, normalise, plain, validate
 from .streamed import unfinished
@@ -70,6 +71,8 @@ def save_recording(
     try:
         for group, dataset in nodes.items():
             files.write(_for_disk(dataset), partial, group, _dtypes(dataset, dtype))
+            for within, overview in overviews(dataset):
+                files.write(_for_disk(overview), partial, f"{group}/{within}".lstrip("/"), {})
         files.finish(partial, _root_attrs(nodes, files.weight(partial)))
         _publish(partial, target)
     except BaseException as error:
@@ -137,6 +140,12 @@ def _read(source: Path, files: ModuleType) -> dict[str, xr.Dataset]:
     _check_complete(source, files, root)
     modules = json.loads(unescape(root.get("modules", "[]")))
     return {group: _from_disk(files.read(source, group)) for group in modules or [""]}
+
+
+def reading(source: Path, group: str) -> xr.Dataset:
+    """One group of a file or folder."""
+    dataset: xr.Dataset = _from_disk(_format_of(source).read(source, group))
+    return dataset
 
 
 def _format_for(target: Path) -> ModuleType:

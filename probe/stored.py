@@ -13,6 +13,8 @@ from . import zarr_files
 from .commits import JOURNAL, Sequences, append_journal, journal_path, read_journal
 from .growing import GrowingArray, write_group
 from .layout import LABEL_DIMS, STARTS, plain
+from .overview import LONG
+from .overview_writer import OverviewWriter
 from .pieces import CHUNK_BYTES
 from .text import escape
 
@@ -59,6 +61,7 @@ class StoredModule:
         self.room = {"sequence": 0, "time": 0}
         self.entries: list[Array] = []
         self.attrs: dict[str, Any] = {}
+        self.overview = OverviewWriter(self.arrays, self.folder)
         self.more: dict[str, Any] = {}  # what the writer wants to find again
 
     @classmethod
@@ -76,6 +79,9 @@ class StoredModule:
                 if "sequence" in array.dims:
                     module.arrays[name] = array
         module.reserve(module.sequences, module.steps)
+        if module.steps > LONG:
+            module.overview.done = module.known().length
+            module.overview.begin()
         return module
 
     def begin(self, coords: dict[str, Any], fixed: dict[str, xr.Variable]) -> None:
@@ -138,6 +144,9 @@ class StoredModule:
 
     def flush(self, *, sync: bool) -> None:
         """Hand all data to the system (and wait for the disk), then the journal."""
+        if self.steps > LONG:
+            self.overview.update(self.lengths())
+            self.overview.close(sync=sync)
         for array in self.arrays.values():
             array.close(sync=sync)
         entries = np.concatenate([np.empty(0, JOURNAL), *self.entries])
@@ -172,6 +181,8 @@ class StoredModule:
             array.resize({"sequence": self.sequences, "time": self.steps})
             array.fill_padding(sequences.length)
         self.room = {"sequence": self.sequences, "time": self.steps}
+        if self.steps > LONG:
+            self.overview.finish(sequences.length, self.overview_coords(), write_whole)
         whole: dict[str, Any] = {
             "sequence": np.arange(self.sequences),
             "time": np.arange(self.steps),
@@ -183,6 +194,13 @@ class StoredModule:
         marks = [name for name in self.contents["coordinates"] if name not in self.dims() and " " not in name]
         listed = escape(json.dumps(self.contents))
         return {**self.record()["attrs"], "contents": listed, "coordinates": " ".join(marks)}
+
+    def overview_coords(self) -> dict[str, xr.Variable]:
+        import zarr
+
+        names = [name for name in ("layer", "direction", "unit", "projection") if (self.folder / name).is_dir()]
+        found = {name: xr.Variable(name, zarr.open_array(self.folder / name, mode="r")[...]) for name in names}
+        return {**found, "sequence": xr.Variable("sequence", np.arange(self.sequences))}
 
     def dims(self) -> set[str]:
         return {dim for array in self.arrays.values() for dim in array.dims} | {"gate", "source"}

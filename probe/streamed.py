@@ -42,6 +42,20 @@ def read_module(folder: Path, module: dict[str, Any], sequences: Sequences) -> x
     return xr.Dataset(data, coords, attrs)
 
 
+def read_overview(folder: Path, recording: xr.Dataset, per: int) -> xr.Dataset:
+    """Its complete blocks, as they were at the last commit."""
+    lengths = recording["length"].values // per
+    sizes = {"sequence": len(lengths), "time": int(lengths.max(initial=0))}
+    names = sorted(entry.name for entry in folder.iterdir() if (entry / "zarr.json").is_file())
+    data = {name: committed(folder / name, sizes, lengths) for name in names}
+    coords: dict[str, Any] = {
+        name: recording[name].variable
+        for name in ("layer", "direction", "sequence", "unit", "projection")
+        if name in recording.coords
+    }
+    return xr.Dataset(data, {**coords, "time": np.arange(sizes["time"]) * per}, {"per": per})
+
+
 def committed(folder: Path, sizes: dict[str, int], length: NDArray[np.int64]) -> xr.Variable:
     """One variable, no larger than what was committed."""
     array = Committed(folder, sizes, length)
