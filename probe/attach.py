@@ -98,6 +98,7 @@ def attach(
 
     Examples
     --------
+    >>> import torch
     >>> model = nn.LSTM(3, 5)
     >>> with attach(model) as probe:
     ...     output, _ = model(torch.zeros(7, 2, 3))
@@ -156,6 +157,7 @@ def record(
 
     Examples
     --------
+    >>> import torch
     >>> recording = record(nn.GRU(3, 5), torch.zeros(7, 2, 3))
     >>> recording.attrs["cell"], recording.sizes["time"]
     ('GRUCell', 7)
