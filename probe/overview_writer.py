@@ -53,7 +53,8 @@ class OverviewWriter:
                     if (folder / "zarr.json").exists():
                         self.arrays[per, name, kind] = GrowingArray.found(folder)
                         continue
-                    chunks = (*source.chunks[:3], max(16, 2**18 // max(1, source.shape[4])), source.shape[4])
+                    row = source.chunks[2] * max(1, source.shape[4])
+                    chunks = (*source.chunks[:3], max(16, 2**18 // row), source.chunks[4])
                     shape = (*source.shape[:2], 0, 0, source.shape[4])
                     made = GrowingArray(folder, source.dims, shape, chunks, source.dtype, source.attrs)
                     self.arrays[per, name, kind] = made

@@ -74,7 +74,7 @@ class Stream:
                 self.go_on(record)
             self.require_room(BUFFER_BYTES)
         except BaseException:
-            self.lock.release()
+            self.close()
             raise
         self.bar = bar(self.storing.progress)
 
