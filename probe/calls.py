@@ -2,10 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from ..cells import AbstractCell, GRUCell, LSTMCell, RNNCell
 from .dispatch import Kernel
@@ -129,6 +131,28 @@ def bind(cell: AbstractCell, weights: dict[str, Tensor]) -> None:
     """Let a cell without weights of its own compute with these; nothing is copied."""
     for name, weight in weights.items():
         cell._parameters[name] = weight.detach()  # type: ignore[assignment]
+
+
+def settled(module: Any) -> Any:
+    """The module with the weights that its parametrizations, norms or masks have computed last as its parameters.
+
+    To ask the module would compute parametrized ones anew, which in training may draw random numbers and change
+    buffers. A module that computes no weights is given back itself.
+    """
+    chains = module._modules["parametrizations"] if parametrize.is_parametrized(module) else {}
+    parts = {
+        name: None if part is None else settled(part) for name, part in module._modules.items() if part is not chains
+    }
+    fields = dict(module.__dict__)
+    computed = {name: fields.pop(name) for name, value in module.__dict__.items() if isinstance(value, Tensor)}
+    if not (chains or computed) and all(part is module._modules[name] for name, part in parts.items()):
+        return module
+    devices = list({weight.device for weight in module.parameters() if weight.device.type == "cuda"})
+    with torch.no_grad(), torch.random.fork_rng(devices):
+        computed |= {name: deepcopy(chain).eval()() for name, chain in chains.items()}
+    twin: Any = object.__new__(parametrize.type_before_parametrizations(module))
+    twin.__dict__ |= {**fields, "_modules": parts, "_parameters": {**module._parameters, **computed}}
+    return twin
 
 
 def signal_names(cell: AbstractCell) -> list[str]:

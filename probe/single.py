@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..cells import AbstractCell
-from .calls import Call, Ends, Layer, Observed, are_tensors, argument, as_tuple, bind, shadow, zeros
+from .calls import Call, Ends, Layer, Observed, are_tensors, argument, as_tuple, bind, settled, shadow, zeros
 from .dispatch import CELL_KERNELS, Kernel
 from .find import State
 
@@ -47,7 +47,11 @@ class TorchCell(Single):
 
     def cells(self) -> list[list[AbstractCell]]:
         names = [name for name, weight in self.shadow._parameters.items() if weight is not None]
-        used = [getattr(self.module, name) for name in names] if self.used is None else self.used
+        if self.used is None:
+            module = settled(self.module)
+            used = [getattr(module, name) for name in names]
+        else:
+            used = self.used
         bind(self.shadow, dict(zip(names, used, strict=True)))
         return [[self.shadow]]
 
@@ -85,7 +89,7 @@ class OpenCell(Single):
     module: AbstractCell
 
     def cells(self) -> list[list[AbstractCell]]:
-        return [[self.module]]
+        return [[settled(self.module)]]
 
     def read(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, random: Tensor | None) -> Call:
         return self.call(argument(args, kwargs, 0, "x"), as_tuple(argument(args, kwargs, 1, "state")), output)

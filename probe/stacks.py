@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from ..cells import AbstractCell, Recurrent
-from .calls import Call, Ends, Layer, Observed, are_tensors, argument, as_tuple, bind, shadow, zeros
+from .calls import Call, Ends, Layer, Observed, are_tensors, argument, as_tuple, bind, settled, shadow, zeros
 from .dispatch import Kernel, generator_state
 from .find import State
 
@@ -236,10 +236,10 @@ class OpenStack(Stack):
         return self.module.bidirectional
 
     def cells(self) -> list[list[AbstractCell]]:
-        return self.module.cells
+        return settled(self.module).cells  # type: ignore[no-any-return]
 
     def run_layer(self, index: int, form: Form, raw: Tensor, state: State) -> Tensor:
-        padded = self.module.run_layer(index, form.padded(raw), form.lengths(), state)[0]
+        padded: Tensor = settled(self.module).run_layer(index, form.padded(raw), form.lengths(), state)[0]
         if form.packed is None:
             return padded
         sorted_rows = (

@@ -1,5 +1,7 @@
 """Weights that are computed, masked or swapped, and modules that others wrap: recorded with the weights really used."""
 
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from torch import distributed, nn
 from torch.nn.utils import parametrizations, prune
 
 import gatescope as gs
+from gatescope.cells import GRUCell, LSTMCell, Recurrent
 
 WIDTH, UNITS, STEPS, ROWS = 3, 5, 6, 2
 
@@ -18,6 +21,14 @@ class Loop(nn.Module):
 
     def forward(self, x):
         state = None
+        for now in x:
+            state = self.cell(now, state)
+        return state
+
+
+class OwnLoop(Loop):
+    def forward(self, x):
+        state = self.cell.zero_state(x, x.shape[1:2])
         for now in x:
             state = self.cell(now, state)
         return state
@@ -63,6 +74,55 @@ def test_weights_that_are_computed_are_those_really_used(kind, way, training):
         used = getattr(module, name).detach().numpy().reshape(recording.weight_hh.shape)
         np.testing.assert_array_equal(recording.weight_hh, used)
         assert "weights_changed" not in recording.attrs
+
+
+OWN = {
+    "cell": (lambda: LSTMCell(WIDTH, UNITS), lambda cell: cell, OwnLoop),
+    "stack": (lambda: Recurrent([[GRUCell(WIDTH, UNITS)]]), lambda stack: stack.first_cell, nn.Sequential),
+}
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("own", OWN.values(), ids=OWN)
+def test_computed_weights_of_our_own_cells_are_not_computed_anew(own, way, training):
+    make, cell_of, wrap = own
+    x = torch.randn(1, ROWS, WIDTH).double()
+    pair = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        module = make().double()
+        way(cell_of(module), "weight_hh")
+        pair.append(wrap(module).train(training))
+    model, twin = pair
+    with gs.attach(model, gradients=True) as probe:
+        output = model(x)
+        torch.testing.assert_close(output, twin(x), rtol=0, atol=0)
+        output[0].sum().backward()
+    for mine, other in zip(model.state_dict().values(), twin.state_dict().values(), strict=True):
+        assert torch.equal(mine, other)
+    recording = probe.recording()
+    assert recording.parity < 1e-14
+    assert recording.cell in ("LSTMCell", "GRUCell")
+    np.testing.assert_array_equal(recording.hidden_state_gradient, 1.0)
+
+
+def test_weights_computed_in_a_thread_that_is_not_heard_are_not_computed_anew():
+    x = torch.randn(STEPS, ROWS, WIDTH).double()
+    pair = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        pair.append(Loop(parametrizations.spectral_norm(nn.LSTMCell(WIDTH, UNITS).double(), "weight_hh")))
+    model, twin = pair
+    with gs.attach(model) as probe:
+        thread = threading.Thread(target=model, args=(x,))
+        thread.start()
+        thread.join()
+    twin(x)
+    for mine, other in zip(model.state_dict().values(), twin.state_dict().values(), strict=True):
+        assert torch.equal(mine, other)
+    assert probe.recording().parity < 1e-14
+    assert probe.recording().sizes["time"] == STEPS
 
 
 def test_weights_swapped_for_a_call_are_those_of_the_recording():
