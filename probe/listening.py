@@ -57,7 +57,8 @@ class Listening:
         for path, observed in self.observed.items():
             module = observed.module
             self.keep(module, partial(self.before, path), module.register_forward_pre_hook, with_kwargs=True)
-            self.keep(module, partial(self.after, path), module.register_forward_hook, prepend=True, with_kwargs=True)
+            after = partial(self.after, path)
+            self.keep(module, after, module.register_forward_hook, prepend=True, with_kwargs=True, always_call=True)
         self.keep(model, self.close, model.register_forward_hook)
 
     def keep(
@@ -87,7 +88,7 @@ class Listening:
     def after(self, path: str, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         bracket = self.calls.leave(path)
         self.settle()
-        if bracket.recorded:
+        if bracket.recorded or output is None:  # a call that failed has no output
             return
         kernel = bracket.kernel
         random = bracket.random if kernel is None else kernel.random

@@ -303,3 +303,17 @@ def test_a_compiled_model_is_recorded_as_an_eager_one(x, when):
         recording = gs.validate(probe.recording(path), values=True)
         assert recording.length.values.tolist() == [STEPS] * 2 * ROWS
         np.testing.assert_array_equal(recording["first"].values[:ROWS], x[..., 0].numpy())
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRUCell], ids=lambda kind: kind.__name__)
+def test_calls_of_forward_after_a_call_that_failed_are_recorded(kind):
+    model = nn.ModuleDict({"first": kind(WIDTH, UNITS), "second": kind(WIDTH, UNITS)})
+    x = torch.randn(1, ROWS, WIDTH) if kind is nn.LSTM else torch.randn(ROWS, WIDTH)
+    with gs.attach(model) as probe:
+        with pytest.raises((RuntimeError, ValueError)):
+            model["first"](x[..., :-1])
+        model["first"].forward(x)
+        model["second"].forward(x)
+        model["first"](x)
+    assert probe.recording("first").sizes["sequence"] == 2 * ROWS
+    assert probe.recording("second").sizes["sequence"] == ROWS
