@@ -4,8 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
-from .schema import RESERVED, padding_mask, padding_value
+from .arrivals import GRADIENT
+from .layout import LABEL_DIMS, RESERVED, is_storable, is_unicode, padding_mask, padding_value, shortened
+from .retention import SUM, ZEROS
 
 Labels = Mapping[str, Any]
 LabelSource = Labels | Callable[[tuple[Any, ...], dict[str, Any]], Labels]
@@ -17,13 +20,13 @@ class MisfitError(ValueError):
 
 def check_name(name: str, taken: frozenset[str] = frozenset()) -> None:
     """Raise where the recording cannot have a label of this name; `taken` are the names of its signals."""
-    plain_text = name.isprintable() and name.strip(". ") != "" and "/" not in name and not name.startswith("__")
-    if not plain_text:
+    if not is_storable(name):
         raise ValueError(
-            f"labels must have printable names without '/' and without '__' in front; {name!r} came. "
-            "Call it for instance 'token'."
+            "labels must have printable names without '/' and without '__' in front, of at most 255 bytes and not "
+            f"'zarr.json'; {shortened(name)!r} came. Call it for instance 'token'."
         )
-    if name in RESERVED | taken or name.removeprefix("initial_") in taken:
+    stem = name.removeprefix("initial_").removesuffix(GRADIENT)
+    if name in RESERVED | taken | {SUM, ZEROS} or stem in taken:
         raise ValueError(
             f"labels must not take a name of the recording's own; {name!r} came. "
             f"Call it for instance {name + '_label'!r}."
@@ -36,16 +39,33 @@ def check_source(labels: Any) -> None:
             f"labels must be a mapping from names to arrays, or a function; {type(labels).__name__} came. "
             "Give for instance {'token': tokens}."
         )
+    for name in labels if isinstance(labels, Mapping) else ():
+        if not isinstance(name, str):
+            raise TypeError(f"labels must be named by text; {name!r} came. Call it for instance 'token'.")
 
 
 def plain(values: Any) -> Any:
-    """Tensors, DataArrays and arrays as numpy, tuples as lists, everything else as it came."""
-    if hasattr(values, "detach"):
-        values = values.detach().cpu()
-        return (values.double() if values.is_floating_point() else values).numpy()
+    """Tensors, DataArrays and arrays as numpy, tuples as lists, everything else as it came; what is masked is None."""
+    if isinstance(values, Tensor):
+        return dense(values)
+    if {*getattr(values, "dims", ())} == {*LABEL_DIMS}:
+        values = values.transpose(*LABEL_DIMS)
     if hasattr(values, "to_numpy"):
         return values.to_numpy()
+    if isinstance(values, np.ma.MaskedArray):
+        return np.where(values.mask, None, values.data.astype(object)) if values.mask.any() else values.data
     return list(values) if isinstance(values, (tuple, range)) else values
+
+
+def dense(tensor: Tensor) -> np.ndarray[Any, Any]:
+    try:
+        values = tensor.detach().cpu()
+        return np.asarray((values.double() if values.is_floating_point() else values).numpy())
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"labels and lengths must be dense tensors with values; one of type {tensor.dtype}, layout "
+            f"{tensor.layout}, on {tensor.device} came. Turn it into an array."
+        ) from error
 
 
 def is_row(value: Any) -> bool:
@@ -57,7 +77,7 @@ def rows_of(name: str, values: Any, sequences: int, steps: int) -> list[list[Any
     values = plain(values)
     if isinstance(values, str):
         values = [values]
-    if not isinstance(values, (list, np.ndarray)) or np.ndim(np.asarray(values, dtype=object)) == 0:
+    if not isinstance(values, (list, np.ndarray)) or getattr(values, "ndim", 1) == 0:
         raise ValueError(
             f"labels {name!r} must be an array or a nested list (sequence, time); {type(values).__name__} came. "
             "Give one row per sequence."
@@ -77,7 +97,7 @@ def padding_of(name: str, rows: list[list[Any]]) -> tuple[type, Any]:
         return object, ""
     if all(isinstance(label, (bool, np.bool_)) for label in labels) and labels:
         return bool, False
-    if all(np.ndim(label) == 0 and isinstance(_number(label), (int, float, np.number)) for label in labels):
+    if all(getattr(label, "ndim", 0) == 0 and isinstance(_number(label), (int, float)) for label in labels):
         return float, np.nan
     kinds = sorted({type(label).__name__ for label in labels})
     raise ValueError(
@@ -88,6 +108,15 @@ def padding_of(name: str, rows: list[list[Any]]) -> tuple[type, Any]:
 
 def _number(label: Any) -> Any:
     return np.nan if label is None else label.item() if hasattr(label, "item") else label
+
+
+def _float(name: str, label: Any) -> float:
+    try:
+        return float(_number(label))
+    except OverflowError:
+        raise ValueError(
+            f"labels {name!r} must be numbers that fit into float64; one above 1.8e308 came. Give it as text."
+        ) from None
 
 
 def fit(name: str, values: Any, lengths: np.ndarray[Any, Any], steps: int, *, known: bool) -> np.ndarray[Any, Any]:
@@ -139,7 +168,7 @@ def fit(name: str, values: Any, lengths: np.ndarray[Any, Any], steps: int, *, kn
     array: np.ndarray[Any, Any] = np.full((sequences, steps), missing, dtype=dtype)
     for row, (labels, length) in enumerate(zip(rows, lengths.tolist(), strict=True)):
         for step, label in enumerate(labels[:length]):
-            array[row, step] = _number(label) if dtype is float else label
+            array[row, step] = _float(name, label) if dtype is float else label
     return checked(name, array)
 
 
@@ -151,6 +180,10 @@ def padded(values: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any]) -> np.nd
 
 def checked(name: str, labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Labels as they are stored; `boundary` is made of booleans, also where it came as 0 and 1."""
+    if labels.dtype == object and not is_unicode(labels):
+        raise ValueError(
+            f"labels {name!r} must be Unicode text; a lone surrogate came. Replace it, for instance by '?'."
+        )
     if name != "boundary" or labels.dtype == bool:
         return labels
     if labels.dtype == object or not np.isin(labels[~np.isnan(labels)], (0, 1)).all():

@@ -1,5 +1,6 @@
 """What the schema is made of: names, dimensions, kinds of values, and what stands in padding."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ TEXT_ATTRS = ("schema", "cell", "retention", "gatescope_version", "torch_version
 NUMBER_ATTRS = ("parity", "tolerance", "training")
 SIGNAL_TEXT_ATTRS = ("long_name", "symbol", "role", "units")
 DISK_ATTRS = ("contents", "coordinates", "stored", "modules", "dtype")
+CHUNK_NAME = re.compile(r"(c(\.\d+)*\.)?\d+")
+"""Name of a file of data in a zarr folder: the last number of its place, or all of them."""
 FLOATS = ("float16", "float32", "float64")
 
 
@@ -73,7 +76,7 @@ def as_label(values: Any) -> NDArray[Any]:
         return array
     if array.dtype.kind in "iuf":
         return array.astype(np.float64)
-    if is_text(array) and _is_unicode(array):
+    if is_text(array) and is_unicode(array):
         return array.astype(object)
     raise SchemaError(
         f"A label must hold Unicode text, booleans or numbers, all of one kind; values of type {array.dtype} came. "
@@ -81,12 +84,28 @@ def as_label(values: Any) -> NDArray[Any]:
     )
 
 
-def _is_unicode(texts: NDArray[Any]) -> bool:
+def is_unicode(texts: NDArray[Any]) -> bool:
+    """Whether texts have a UTF-8 form, which lone surrogates have not."""
     try:
         "".join(texts.ravel().tolist()).encode()
     except UnicodeEncodeError:
         return False
     return True
+
+
+def is_storable(name: Any) -> bool:
+    """Whether both formats on disk can hold something of this name.
+
+    >>> [is_storable(name) for name in ("token", "a/b", "__token", "..", "zarr.json", "x" * 300)]
+    [True, False, False, False, False, False]
+    """
+    text = isinstance(name, str) and name.isprintable() and name.strip(". ") != "" and "/" not in name
+    return text and not name.startswith("__") and name != "zarr.json" and len(name.encode()) <= 255
+
+
+def shortened(text: str) -> str:
+    """A name as it stands in a message."""
+    return text if len(text) <= 80 else f"{text[:70]}..."
 
 
 def plain(value: Any) -> Any:

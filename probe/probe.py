@@ -127,6 +127,7 @@ class Probe:
                 f"labels must be a mapping from names to arrays; the function gave {type(labels).__name__}. "
                 "Return for instance {'token': tokens}."
             )
+        check_source(labels)
         self.annotate(**labels)
 
     def _take(self, path: str, kernel: Kernel | None, read: Read) -> None:
@@ -148,7 +149,7 @@ class Probe:
         if not self._listening.within_model:
             self._settle()
 
-    def annotate(self, **labels: Any) -> None:
+    def annotate(self, /, **labels: Any) -> None:
         """Label the steps of the next call of the model (in this thread).
 
         Parameters

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from ..signals import retention_form, retention_values
 
 Array = NDArray[Any]
+SUM, ZEROS = "log_retention_sum", "retention_zeros"
 
 
 def log_retention(
@@ -59,10 +60,10 @@ def log_retention(
     sums[:, :, padding], some = np.nan, bool(zeros.any())
     zeros[:, :, padding] = np.nan
     attrs = log_retention_attrs(retention, signals)
-    found: dict[str, tuple[Array, dict[str, str]]] = {"log_retention_sum": (sums, attrs)}
+    found: dict[str, tuple[Array, dict[str, str]]] = {SUM: (sums, attrs)}
     if some:
         counted = {"long_name": "running count of retentions of exactly 0", "symbol": "count", "units": "1"}
-        found["retention_zeros"] = (zeros, counted)
+        found[ZEROS] = (zeros, counted)
     return found
 
 

@@ -348,6 +348,9 @@ MISFITS = {
     "a number": (3, "int came"),
     "nothing": (None, "NoneType came"),
     "a mapping": ({"a": 1}, "dict came"),
+    "lone surrogates": (["abc\ud800", "efgh", "ijkl"], "a lone surrogate came"),
+    "a number too large": ([[10**5000] * 4] * 3, "must be numbers that fit into float64"),
+    "unequal tables": ([np.zeros((4, 2)), np.zeros((4, 3)), np.zeros((4, 2))], "ndarray came"),
 }
 
 
@@ -386,6 +389,22 @@ def test_labels_that_do_not_fit_the_whole_recording_are_refused_and_the_recordin
     assert recording.labels_left_out == "token"
 
 
+TENSORS_WITHOUT_VALUES = {
+    "sparse": lambda: torch.eye(3, 4).to_sparse(),
+    "meta": lambda: torch.ones(3, 4, device="meta"),
+}
+
+
+@pytest.mark.parametrize("make", TENSORS_WITHOUT_VALUES.values(), ids=TENSORS_WITHOUT_VALUES)
+def test_labels_whose_values_cannot_be_read_are_refused_and_the_recording_is_kept(model, tokens, make):
+    with gs.attach(model) as probe:
+        probe.annotate(token=make())
+        with pytest.raises(ValueError, match="must be dense tensors with values") as caught:
+            model(tokens)
+    assert_one_sentence(str(caught.value))
+    assert probe.recording().sizes["sequence"] == ROWS
+
+
 WRONG_LENGTHS = {
     "too few": [1, 2],
     "too many": [1, 2, 3, 4],
@@ -421,6 +440,18 @@ def test_lengths_that_do_not_fit_the_whole_recording_are_refused_and_it_is_kept(
     assert recording.labels_left_out == "lengths"
 
 
+def test_masked_numbers_are_missing_labels(model, tokens):
+    values = np.arange(12.0).reshape(ROWS, STEPS)
+    recording = gs.record(model, tokens, labels={"value": np.ma.masked_array(values, values == 5)})
+    np.testing.assert_array_equal(recording.value, np.where(values == 5, NAN, values))
+
+
+def test_labels_that_name_their_dimensions_are_laid_by_name(model):
+    values = np.arange(9.0).reshape(3, 3)
+    labels = {"value": xr.DataArray(values.T, dims=("time", "sequence"))}
+    np.testing.assert_array_equal(gs.record(model, torch.ones(3, 3, dtype=int), labels=labels).value, values)
+
+
 def test_labels_that_change_their_kind_are_refused_and_the_recording_is_kept(model, tokens):
     with gs.attach(model) as probe:
         probe.annotate(token=["abcd", "efgh", "ijkl"])
@@ -447,9 +478,11 @@ TAKEN = (
     "initial_cell_state",
 )
 SIGNALS = ("forget_gate", "hidden_state", "candidate_preactivation")
+COMPUTED = ("log_retention_sum", "retention_zeros", "hidden_state_gradient", "cell_state_gradient")
+NOT_ON_DISK = ("", "a/b", "__x", "a\nb", ".", "zarr.json")
 
 
-@pytest.mark.parametrize("name", [*TAKEN, *SIGNALS, "", "a/b", "__x", "a\nb", "."])
+@pytest.mark.parametrize("name", [*TAKEN, *SIGNALS, *COMPUTED, *NOT_ON_DISK])
 def test_names_that_the_recording_cannot_give_a_label_are_refused_at_once(model, tokens, name):
     for refused in (
         lambda: gs.attach(model, labels={name: ["abcd"] * 3}),
@@ -460,6 +493,29 @@ def test_names_that_the_recording_cannot_give_a_label_are_refused_at_once(model,
             refused()
         assert_one_sentence(str(caught.value))
         assert repr(name) in str(caught.value)
+
+
+def test_a_name_too_long_for_a_file_is_refused_at_once(model):
+    gs.attach(model).annotate(**{"a" * 255: []})
+    with pytest.raises(ValueError, match="at most 255 bytes") as caught:
+        gs.attach(model).annotate(**{"a" * 256: []})
+    assert_one_sentence(str(caught.value))
+
+
+def test_a_label_may_be_called_self(model, tokens):
+    assert_label(gs.record(model, tokens, labels={"self": ["abcd"] * 3}), "self", [list("abcd")] * 3)
+
+
+def test_a_name_that_is_no_text_is_refused_by_a_sentence(model, tokens):
+    labels = {3: ["abcd"] * 3}
+    for refused in (
+        lambda: gs.attach(model, labels=labels),
+        lambda: gs.record(model, tokens, labels=labels),
+        lambda: gs.record(model, tokens, labels=lambda args, kwargs: labels),
+    ):
+        with pytest.raises(TypeError, match="labels must be named by text; 3 came") as caught:
+            refused()
+        assert_one_sentence(str(caught.value))
 
 
 @pytest.mark.parametrize("labels", [["abcd"], "abcd", 3, torch.zeros(3, 4)], ids=lambda v: type(v).__name__)
