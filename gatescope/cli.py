@@ -104,6 +104,8 @@ def record(
     given = load_inputs(inputs, model)
     labels = {**given.labels, **load_labels(label or [])}
     recording = run(model, given, module, signal, preactivations, labels, tolerance)
+    if "nonfinite" in recording.attrs:
+        note(f"the model computed {recording.attrs['nonfinite']}; the certificate holds for the others.")
     from .probe.store import save_recording
 
     save_recording(recording, out)

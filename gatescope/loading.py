@@ -4,7 +4,9 @@ import importlib
 import importlib.util
 import inspect
 import json
+import os
 import sys
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -154,6 +156,12 @@ def load_inputs(path: Path, model: nn.Module) -> Inputs:
     labels = {name.removeprefix("label_"): arrays.pop(name) for name in list(arrays) if name.startswith("label_")}
     lengths = arrays.get("lengths") if "lengths" in accepted else arrays.pop("lengths", None)
     numbered = sorted((name for name in arrays if is_numbered(name)), key=lambda name: int(name[4:]))
+    for place, name in enumerate(numbered):
+        if name != f"arr_{place}":
+            raise ValueError(
+                f"the arrays arr_0, arr_1, ... of {path} must be forward's arguments from the first on; {name!r} came "
+                f"without 'arr_{place}'. Name arrays like forward's arguments to leave some out."
+            )
     tensors = {name: to_tensor(name, array, model, path) for name, array in arrays.items()}
     positional = [tensors.pop(name) for name in numbered]
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values())
@@ -185,7 +193,11 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
         with path.open("rb") as stream:
             file = np.load(stream, allow_pickle=False)
             if not isinstance(file, np.ndarray):
-                return {name: file[name] for name in file.files}
+                arrays = {name: file[name] for name in file.files}
+                strange = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
+                if not strange:
+                    return arrays
+                reason = f"{strange[0]!r} in it is no array"
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         reason = "it holds Python objects, which are never unpickled" if "pickle" in str(error) else str(error)
     raise ValueError(
@@ -196,7 +208,8 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
 
 def to_tensor(name: str, array: np.ndarray, model: nn.Module, path: Path) -> Tensor:
     try:
-        tensor = torch.from_numpy(np.ascontiguousarray(array))
+        native = array.dtype.newbyteorder("=")
+        tensor = torch.from_numpy(np.ascontiguousarray(array, dtype=native))
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"arrays for the model must hold numbers; {name!r} in {path} is of type {array.dtype}. "
@@ -226,7 +239,7 @@ def read_label(name: str, path: Path) -> Any:
     readers: dict[str, Callable[[], Any]] = {
         ".npy": lambda: np.load(path, allow_pickle=False),
         ".json": lambda: json.loads(path.read_text(encoding="utf-8")),
-        ".txt": lambda: [list(line) for line in path.read_text(encoding="utf-8").splitlines()],
+        ".txt": lambda: [list(line) for line in path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")],
     }
     if path.suffix not in readers:
         raise ValueError(f"label {name!r} must come from a file ending in {', '.join(readers)}; {path} came.")
@@ -240,12 +253,14 @@ def require_new(path: Path) -> None:
     """Say before the model runs that its recording could not be written."""
     from .probe.store import FORMATS
 
-    if path.exists():
+    if os.path.lexists(path):
         raise ValueError(f"out must be a new path; {path} exists. Name another or remove it.")
     if path.suffix not in FORMATS:
         raise ValueError(f"out must end in {' or '.join(FORMATS)}; {path} came.")
     if not path.absolute().parent.is_dir():
         raise ValueError(f"out must be in a folder that exists; {path.parent} does not. Make it first.")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise ValueError(f"out must be in a folder that may be written to; {path.parent} may not. Name another.")
 
 
 def run(
@@ -259,7 +274,8 @@ def run(
 ) -> "xr.Dataset":
     from .probe.attach import record
 
-    with users_code(f"running the model on {given.path}"):
+    with users_code(f"running the model on {given.path}"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* computed NaN or Inf", RuntimeWarning)  # the command says it in a note
         return record(
             model,
             *given.positional,

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -207,6 +208,33 @@ def test_labels_come_from_text_json_and_arrays(run: Run, letters: Path, tmp_path
     assert written["even"].values[1].tolist() == [False, True, False, True, False, False, False]
 
 
+def test_text_labels_keep_every_character_of_a_line_and_no_mark_of_a_file(
+    run: Run, letters: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_bytes("abc\u2028efg\r\nhi\x0ck\r\n".encode("utf-8-sig"))
+    code, _, err = run("record", "nets:build", "--inputs", letters, "--out", "run.zarr", "--label=letter=a.txt")
+    assert code == 0, err
+    written = gs.open_recording(tmp_path / "run.zarr")
+    assert "".join(written["letter"].values[0]) == "abc\u2028efg"
+    assert "".join(written["letter"].values[1]) == "hi\x0ck"
+
+
+def test_numbers_of_another_byte_order_are_numbers(run: Run, letters: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "big.npz", letters=np.load(letters)["letters"].astype(">i8"))
+    code, _, err = run("record", "nets:build", "--inputs", "big.npz", "--out", "run.nc")
+    assert code == 0, err
+
+
+def test_numbers_that_are_not_finite_are_said_in_a_note(run: Run, tmp_path: Path) -> None:
+    x = np.ones((7, 2, 3), np.float32)
+    x[3, 1] = np.nan
+    np.savez(tmp_path / "x.npz", x)
+    code, _, err = run("record", "nets:two", "--inputs", "x.npz", "--out", "run.nc", "--module", "first")
+    assert code == 0, err
+    assert err.startswith("note: the model computed NaN or Inf in 1 of 2 sequences, first at step 3 of sequence 1")
+    assert err.count("\n") == 1
+
+
 def test_signals_and_preactivations_are_chosen(run: Run, letters: Path, tmp_path: Path) -> None:
     common = ("record", "nets:build", "--inputs", letters)
     assert run(*common, "--out", "all.nc", "--preactivations")[0] == 0
@@ -245,6 +273,8 @@ MISTAKES = {
     "no inputs file": ("record nets:build --inputs no.npz --out run.nc", "there is no file no.npz"),
     "pickles": ("record nets:build --inputs objects.npz --out run.nc", "never unpickled"),
     "not an npz": ("record nets:build --inputs text.npz --out run.nc", "must be an .npz file of plain arrays"),
+    "an archive of other things": ("record nets:build --inputs zip.npz --out run.nc", "'read.me' in it is no array"),
+    "arguments from the second on": ("record nets:build --inputs second.npz --out run.nc", "came without 'arr_0'"),
     "single array": ("record nets:build --inputs single.npy --out run.nc", "holds a single array"),
     "cut off": ("record nets:build --inputs cut.npz --out run.nc", "must be an .npz file of plain arrays"),
     "unknown argument": ("record nets:build --inputs misnamed.npz --out run.nc", "Did you mean 'letters'?"),
@@ -288,6 +318,9 @@ def write_mistakes(folder: Path) -> None:
     np.savez(folder / "words.npz", letters=np.array([["a", "b"]]))
     np.savez(folder / "large.npz", letters=np.full((2, 3), 99))
     np.savez(folder / "x.npz", x=np.ones((2, 6, 3), np.float32))
+    np.savez(folder / "second.npz", arr_1=np.zeros((2, 3), int))
+    with zipfile.ZipFile(folder / "zip.npz", "w") as archive:
+        archive.writestr("read.me", "no array")
     (folder / "cut.npz").write_bytes((folder / "x.npz").read_bytes()[:100])
 
 
@@ -302,6 +335,15 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(run: Run, letters: Path, tmp_
     assert err.startswith("gatescope: ")
     assert expected in err
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "__pycache__") == before
+
+
+def test_a_folder_that_may_not_be_written_to_is_named_before_the_model_is_made(
+    run: Run, letters: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    code, out, err = run("record", "nets:breaks", "--inputs", letters, "--out", "run.nc")
+    assert (code, out) == (2, "")
+    assert "may be written to" in err
 
 
 def test_debug_shows_the_traceback_wherever_it_stands(run: Run) -> None:
