@@ -1,5 +1,6 @@
 """Gradients that arrive at the ends of a call in a backward pass, carried back through its layers and steps."""
 
+import warnings
 from collections.abc import Sequence
 from copy import copy
 from typing import Any
@@ -45,6 +46,7 @@ class Arrivals:
         self.wanted = [tensor.requires_grad for tensor in call.ends.tensors]
         self.shapes = [(tensor.shape, tensor.device) for tensor in call.ends.tensors]
         self.ends = call.ends._replace(tensors=())
+        self.differentiable = False  # a backward pass has built a graph of itself
         self.real: Tensor | None = None
         if call.lengths is not None:
             hidden = self.layers[-1][1]
@@ -56,6 +58,10 @@ class Arrivals:
 
     def take(self, grads: Sequence[Tensor | None]) -> None:
         """Carry what has arrived through all layers, from the top down; several backward passes add up."""
+        if self.differentiable and not self.ends.total:
+            self.give_up()
+            return
+        self.differentiable = torch.is_grad_enabled()
         with torch._C.DisableTorchFunction(), torch.no_grad(), torch.autocast(self.shapes[0][1].type, enabled=False):
             coming = iter(grads)
             arrived = [next(coming) if wanted else None for wanted in self.wanted]
@@ -70,6 +76,17 @@ class Arrivals:
                 return
             for index in range(len(self.layers) - 1, -1, -1):
                 partial = self.layer(index, partial, final)
+
+    def give_up(self) -> None:
+        """A second derivative also reaches the states inside a fused kernel, where nothing arrives to be seen."""
+        for name in [name for name in self.rebuilt.signals if name.endswith(GRADIENT)]:
+            self.rebuilt.signals[name].fill_(torch.nan)
+        warnings.warn(
+            "gradients=True needs backward passes of the first order; one came after create_graph=True, and the "
+            "gradients of its calls are recorded as NaN. Use cells in a loop, or record in another block.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
     def layer(self, index: int, partial: Tensor, final: State) -> Tensor:
         """The gradient at what the layer below shows, summed over directions, through the dropout between them."""

@@ -1,5 +1,7 @@
 """Gradients at every step, against autograd on the same network unrolled in the open."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -180,3 +182,30 @@ def test_a_block_without_a_backward_pass_says_so():
         torch.no_grad(),
     ):
         model(torch.zeros(3, 2, 4))
+
+
+@pytest.mark.parametrize("kind", [nn.GRU, nn.GRUCell], ids=lambda kind: kind.__name__)
+def test_second_derivatives_are_right_for_cells_and_left_out_with_a_warning_for_fused_modules(kind):
+    torch.manual_seed(0)
+    module = kind(2, 3).double()
+    x = torch.randn(1 if kind is nn.GRUCell else 4, 2, 2).double().requires_grad_()
+
+    def penalty(output):
+        (slope,) = torch.autograd.grad(output.square().sum(), x, create_graph=True)
+        return slope.square().sum()
+
+    fused = kind is nn.GRU
+    with gs.attach(module, gradients=True) as probe:
+        output = module(x)[0] if fused else module(x[0], module(x[0]))
+        with pytest.warns(RuntimeWarning, match="create_graph=True") if fused else nullcontext():
+            penalty(output).backward()
+        assert x.grad is not None
+    gradient = probe.recording().hidden_state_gradient.values[0, 0]
+    assert np.isnan(gradient).all() == fused
+    if not fused:
+        first = module(x[0])
+        last = module(x[0], first)
+        passes = (
+            torch.autograd.grad(loss, first, retain_graph=True)[0] for loss in (last.square().sum(), penalty(last))
+        )
+        np.testing.assert_allclose(gradient[:, 0], sum(passes), atol=1e-12)
