@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -340,7 +341,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(run: Run, letters: Path, tmp_
 def test_a_folder_that_may_not_be_written_to_is_named_before_the_model_is_made(
     run: Run, letters: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.access", lambda path, mode: False)
+    monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK)
     code, out, err = run("record", "nets:breaks", "--inputs", letters, "--out", "run.nc")
     assert (code, out) == (2, "")
     assert "may be written to" in err
