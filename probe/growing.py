@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .layout import padding_value
-from .text import escape_all
+from .text import escape_all, unescape_all
 
 Array = NDArray[Any]
 Place = tuple[slice, ...]
@@ -53,8 +54,8 @@ class GrowingArray:
     ) -> None:
         self.folder, self.dims, self.shape, self.chunks = folder, tuple(dims), tuple(shape), tuple(chunks)
         self.dtype, self.attrs = dtype, attrs
+        self.strides = [prod(self.chunks[axis + 1 :]) * dtype.itemsize for axis in range(len(self.chunks))]
         self.files: dict[Path, int] = {}  # open ones
-        self.made = 0  # chunk files since this object is there
 
     @classmethod
     def found(cls, folder: Path) -> "GrowingArray":
@@ -74,7 +75,7 @@ class GrowingArray:
             "shape": list(self.shape),
             "data_type": "string" if text else self.dtype.name,
             "chunk_grid": grid,
-            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
             "fill_value": fill,
             "codecs": [{"name": "vlen-utf8", "configuration": {}} if text else codec],
             "attributes": self.attrs,
@@ -84,7 +85,11 @@ class GrowingArray:
             "storage_transformers": [],
         }
         self.folder.mkdir(parents=True, exist_ok=True)
-        replace_text(self.folder / "zarr.json", json.dumps(meta))
+        path = self.folder / "zarr.json"
+        if path.exists():
+            replace_text(path, json.dumps(meta))
+        else:  # nothing counts yet that lies beside it
+            path.write_text(json.dumps(meta), encoding="utf-8")
 
     def resize(self, sizes: dict[str, int]) -> None:
         shape = tuple(sizes.get(dim, size) for dim, size in zip(self.dims, self.shape, strict=True))
@@ -105,11 +110,11 @@ class GrowingArray:
             self.write_raw(self.open(self.path(cell)), inside, values[part])
 
     def read(self, start: Sequence[int], shape: Sequence[int]) -> Array:
-        """A block of numbers as it stands in the files, written or not."""
+        """A block as it stands in the files, written or not."""
         result = np.full(shape, padding_value(self.dtype), self.dtype)
         for cell, inside, part in self.cells(start, shape):
             if (path := self.path(cell)).exists():
-                result[part] = np.memmap(path, self.dtype, mode="r", shape=self.chunks)[inside]
+                result[part] = self.whole(path)[inside]
         return result
 
     def cells(self, start: Sequence[int], shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], Place, Place]]:
@@ -126,7 +131,8 @@ class GrowingArray:
             yield cell, inside, part
 
     def path(self, cell: tuple[int, ...]) -> Path:
-        return self.folder.joinpath("c", *map(str, cell))
+        """All chunks lie in one folder: making folders takes longer than filling files."""
+        return self.folder / ".".join(("c", *map(str, cell)))
 
     def open(self, path: Path) -> int:
         if path in self.files:
@@ -136,39 +142,39 @@ class GrowingArray:
         try:
             file = os.open(path, os.O_RDWR)
         except FileNotFoundError:
-            path.parent.mkdir(parents=True, exist_ok=True)
             file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
             self.files[path] = file
-            self.made += 1
-            os.ftruncate(file, int(np.prod(self.chunks)) * self.dtype.itemsize)
+            os.ftruncate(file, prod(self.chunks) * self.dtype.itemsize)
         self.files[path] = file
         return file
 
     def write_raw(self, file: int, inside: Place, values: Array) -> None:
         """Write one block into one chunk, in as few pieces as its order in the file allows."""
-        strides = [int(np.prod(self.chunks[axis + 1 :])) * self.dtype.itemsize for axis in range(len(self.chunks))]
         axis = values.ndim - 1
         while axis > 0 and values.shape[axis] == self.chunks[axis]:
             axis -= 1
-        base = sum(place.start * stride for place, stride in zip(inside, strides, strict=True))
+        base = sum(place.start * stride for place, stride in zip(inside, self.strides, strict=True))
         for index in np.ndindex(values.shape[:axis]):
-            offset = base + sum(step * stride for step, stride in zip(index, strides, strict=False))
+            offset = base + sum(step * stride for step, stride in zip(index, self.strides, strict=False))
             write_all(file, np.ascontiguousarray(values[index]), offset)
+
+    def whole(self, path: Path) -> Array:
+        """One chunk, of numbers as the file itself."""
+        if self.dtype != object:
+            return np.memmap(path, self.dtype, mode="r", shape=self.chunks)
+        from numcodecs.vlen import VLenUTF8
+
+        return unescape_all(VLenUTF8().decode(path.read_bytes())).reshape(self.chunks)
 
     def write_text(self, path: Path, inside: Place, values: Array) -> None:
         """Put texts into a chunk that is read, changed and replaced as a whole."""
         from numcodecs.vlen import VLenUTF8
 
-        whole = np.full(self.chunks, "", dtype=object)
-        if path.exists():
-            whole = VLenUTF8().decode(path.read_bytes()).reshape(self.chunks)
-        else:
-            self.made += 1
-        whole[inside] = escape_all(values)
-        self.replace_chunk(path, bytes(VLenUTF8().encode(whole.ravel())))
+        whole = self.whole(path) if path.exists() else np.full(self.chunks, "", dtype=object)
+        whole[inside] = values
+        self.replace_chunk(path, bytes(VLenUTF8().encode(escape_all(whole).ravel())))
 
     def replace_chunk(self, path: Path, content: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name(f"{path.name}.new")
         fresh.write_bytes(content)
         fresh.replace(path)
@@ -184,11 +190,10 @@ class GrowingArray:
 
     def chunk_files(self) -> Iterator[tuple[tuple[int, ...], Path]]:
         """Every chunk that is there, with its number."""
-        top = self.folder / "c"
-        for path in sorted(top.rglob("*")):
-            parts = path.relative_to(top).parts
-            if len(parts) == len(self.dims) and path.name.isdecimal():
-                yield tuple(map(int, parts)), path
+        for path in sorted(self.folder.glob("c.*")):
+            numbers = path.name.split(".")[1:]
+            if len(numbers) == len(self.dims) and all(map(str.isdecimal, numbers)):
+                yield tuple(map(int, numbers)), path
 
     def fill_padding(self, length: NDArray[np.int64]) -> None:
         """Write padding into the holes of the chunks that are there, as far as the shape goes.

@@ -63,7 +63,7 @@ class OverviewWriter:
         for (per, _, _), array in self.arrays.items():
             blocks = -(-int(lengths.max(initial=0)) // per)
             sequences, time = array.shape[2:4]
-            room = time if blocks <= time else 2 * blocks
+            room = time if blocks <= time else 4 * blocks
             array.resize({"sequence": max(sequences, len(lengths)), "time": room})
 
     def whole_blocks(
@@ -100,8 +100,6 @@ class OverviewWriter:
 
     def finish(self, lengths: NDArray[np.int64], coords: dict[str, xr.Variable], write_whole: Any) -> None:
         """The last, incomplete blocks; then sizes, padding and coordinates."""
-        import zarr
-
         self.update(lengths)
         if self.done is None:
             return
@@ -113,10 +111,9 @@ class OverviewWriter:
             for array in (array for (of, _, _), array in self.arrays.items() if of == level):
                 array.resize({"sequence": len(lengths), "time": int(blocks.max(initial=0))})
                 array.fill_padding(blocks)
-            node = zarr.open_group(self.folder / str(level), mode="r+", zarr_format=3)
             times = xr.Variable("time", np.arange(int(blocks.max(initial=0))) * level)
             for key, variable in {**coords, "time": times}.items():
-                write_whole(node, key, variable)
+                write_whole(self.folder / str(level), key, variable)
             write_group(self.folder / str(level), {"per": level})
 
     def tail(self, name: str, row: int, length: int) -> None:

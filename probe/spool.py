@@ -17,6 +17,9 @@ from .stored import Chunking, StoredModule
 from .storing import Storing
 from .track import Array, Chunk, Track
 
+GATHERED_BYTES = 2**20
+"""Calls smaller than this are put together before they are written."""
+
 
 class Block(NamedTuple):
     """Calls that follow each other in the same rows, and of them what is kept; arrays are (row, ...) or signals."""
@@ -245,7 +248,8 @@ def following(chunks: Sequence[Chunk]) -> list[list[Chunk]]:
 
 
 def follows(before: Chunk, chunk: Chunk) -> bool:
-    return (
+    small = sum(signal.nbytes for signal in before.rebuilt.signals.values()) < GATHERED_BYTES
+    return small and (
         np.array_equal(before.sequence, chunk.sequence)
         and before.labels.keys() == chunk.labels.keys()
         and bool((before.lengths == before.steps).all())

@@ -9,13 +9,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from . import zarr_files
 from .commits import JOURNAL, Sequences, append_journal, journal_path, read_journal
 from .growing import GrowingArray, write_group
 from .layout import LABEL_DIMS, STARTS, plain
 from .overview import LONG
 from .overview_writer import OverviewWriter
-from .pieces import CHUNK_BYTES
+from .pieces import CHUNK_BYTES, chunks_of
 from .text import escape
 
 Array = NDArray[Any]
@@ -86,13 +85,10 @@ class StoredModule:
 
     def begin(self, coords: dict[str, Any], fixed: dict[str, xr.Variable]) -> None:
         """Create the group with what does not grow; `coords` are (variable or `None` where it grows) in their order."""
-        import zarr
-
         write_group(self.folder, {})
-        node = zarr.open_group(self.folder, mode="r+", zarr_format=3)
         for name, variable in {**coords, **fixed}.items():
             if variable is not None:
-                write_whole(node, name, variable)
+                write_whole(self.folder, name, variable)
         self.contents = {"coordinates": list(coords), "variables": []}
         self.add("call", LABEL_DIMS, np.dtype(np.int64), {})
 
@@ -116,11 +112,11 @@ class StoredModule:
         self.arrays[name].describe()
 
     def reserve(self, sequences: int, steps: int) -> None:
-        """Give every array room for so much; twice what it had where that is more, so that this happens seldom."""
+        """Give every array room for so much; four times what it had where that is more, so that this happens seldom."""
         needed = {"sequence": sequences, "time": steps}
         if any(needed[dim] > self.room[dim] for dim in needed):
             self.room = {
-                dim: max(size, 2 * self.room[dim]) if size > self.room[dim] else self.room[dim]
+                dim: max(size, 4 * self.room[dim]) if size > self.room[dim] else self.room[dim]
                 for dim, size in needed.items()
             }
         for array in self.arrays.values():
@@ -174,8 +170,6 @@ class StoredModule:
 
     def finish(self) -> dict[str, Any]:
         """Make it a plain recording: padding written, sizes exact, all coordinates there. Returns the attributes."""
-        import zarr
-
         sequences = self.known()
         for array in self.arrays.values():
             array.resize({"sequence": self.sequences, "time": self.steps})
@@ -188,27 +182,29 @@ class StoredModule:
             "time": np.arange(self.steps),
             **sequences._asdict(),
         }
-        node = zarr.open_group(self.folder, mode="r+", zarr_format=3)
         for name, values in whole.items():
-            write_whole(node, name, xr.Variable((name,) if name in ("sequence", "time") else ("sequence",), values))
+            write_whole(self.folder, name, xr.Variable("time" if name == "time" else "sequence", values))
         marks = [name for name in self.contents["coordinates"] if name not in self.dims() and " " not in name]
         listed = escape(json.dumps(self.contents))
         return {**self.record()["attrs"], "contents": listed, "coordinates": " ".join(marks)}
 
     def overview_coords(self) -> dict[str, xr.Variable]:
-        import zarr
-
-        names = [name for name in ("layer", "direction", "unit", "projection") if (self.folder / name).is_dir()]
-        found = {name: xr.Variable(name, zarr.open_array(self.folder / name, mode="r")[...]) for name in names}
-        return {**found, "sequence": xr.Variable("sequence", np.arange(self.sequences))}
+        found = {"sequence": xr.Variable("sequence", np.arange(self.sequences))}
+        for name in ("layer", "direction", "unit", "projection"):
+            if name in self.contents["coordinates"]:
+                array = GrowingArray.found(self.folder / name)
+                found[name] = xr.Variable(name, array.read((0,), array.shape))
+        return found
 
     def dims(self) -> set[str]:
         return {dim for array in self.arrays.values() for dim in array.dims} | {"gate", "source"}
 
 
-def write_whole(node: Any, name: str, variable: xr.Variable) -> None:
+def write_whole(folder: Path, name: str, variable: xr.Variable) -> None:
     """A variable that does not grow, anew."""
-    shutil.rmtree(Path(str(node.store.root)) / node.path / name, ignore_errors=True)
-    array = zarr_files.create_array(node, name, variable, variable.dtype)
-    for place, values in zarr_files.pieces(name, variable, variable.dtype):
-        array[place] = values
+    shutil.rmtree(folder / name, ignore_errors=True)
+    chunks = chunks_of(variable)
+    array = GrowingArray(folder / name, tuple(map(str, variable.dims)), variable.shape, chunks, variable.dtype, {})
+    array.describe()
+    array.write([0] * variable.ndim, variable.values)
+    array.close()
