@@ -70,6 +70,8 @@ def check_attrs(recording: xr.Dataset) -> None:
                     f"Attributes must be numbers or text; attribute {key!r} of {owner} is a {type(value).__name__}. "
                     "Write booleans as 0 or 1 and lists as JSON text."
                 )
+            if isinstance(value, int) and abs(value) >= 2**64:
+                raise SchemaError(f"Whole numbers in attributes must fit into 64 bits; {key!r} of {owner} does not.")
             if key in DISK_ATTRS or key.startswith("_"):
                 raise SchemaError(
                     f"Attributes must not be named like what files keep there; {key!r} of {owner} is. Rename it."
@@ -241,8 +243,20 @@ def check_padding(recording: xr.Dataset, values: bool | None) -> None:
     for name in (k for k in stepwise_names(recording) if recording[k].dims[2:4] == LABEL_DIMS):
         variable = recording[name].variable
         loaded = getattr(variable, "_in_memory", True)
-        if variable.dtype.kind == "f" and (values or loaded) and not is_padding(variable[...].values[:, :, padding]):
+        if not (variable.dtype.kind == "f" and (values or loaded)):
+            continue
+        if not is_padding(_read(name, variable)[:, :, padding]):
             raise SchemaError(f"Variable {name!r} must be NaN where time >= length; numbers came.")
+
+
+def _read(name: str, variable: xr.Variable) -> np.ndarray[Any, Any]:
+    try:
+        return np.asarray(variable[...].values)
+    except Exception as error:
+        said = " ".join(str(error).split())[:200]
+        raise SchemaError(
+            f"Variable {name!r} must be whole; reading it ended in {type(error).__name__}: {said}. Copy it again."
+        ) from error
 
 
 def _projected(recording: xr.Dataset, name: str) -> bool:

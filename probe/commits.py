@@ -45,12 +45,12 @@ def journal_path(path: Path, number: int) -> Path:
 
 def read_journal(path: Path, number: int, size: int, sequences: int) -> Sequences:
     """The sequences of one module as they were at a commit: the last word on each counts."""
+    found = journal_path(path, number).stat().st_size
+    if not 0 <= size <= found:
+        raise ValueError(f"the journal must hold {size} bytes; it holds {found}")
     with journal_path(path, number).open("rb") as file:
-        content = file.read(size)
-    if len(content) != size:
-        raise ValueError(f"the journal must hold {size} bytes; it holds {len(content)}")
-    entries = np.frombuffer(content, JOURNAL)
-    if set(np.unique(entries["sequence"]).tolist()) != set(range(sequences)):
+        entries = np.frombuffer(file.read(size), JOURNAL)
+    if not 0 <= sequences <= len(entries) or set(np.unique(entries["sequence"]).tolist()) != set(range(sequences)):
         raise ValueError(f"the journal must tell of {sequences} sequences; it tells of others")
     last = np.zeros(sequences, JOURNAL)
     last[entries["sequence"]] = entries  # of repeated places numpy keeps the last

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from .pieces import demand, pieces
+from .guards import check_declared, check_dims, size_on_disk
+from .layout import SchemaError
+from .pieces import TEXT_BYTES, demand, pieces
 from .text import unescape_all
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -42,7 +44,10 @@ def weight(path: Path) -> tuple[int, int]:
 def attrs(path: Path) -> dict[str, Any]:
     """The root's attributes."""
     import h5netcdf
+    import h5py
 
+    with h5py.File(path, "r") as opened:  # where this fails, h5netcdf also prints what it cannot tidy up
+        opened.attrs.get("_nc3_strict")
     with h5netcdf.File(path, "r") as file:
         return dict(file.attrs)
 
@@ -51,10 +56,17 @@ def read(path: Path, group: str) -> xr.Dataset:
     """Open one group: numbers stay on disk until they are used, text is read at once."""
     import h5netcdf
 
+    shapes = _own_shapes(path, group)
     with h5netcdf.File(path, "r", decode_vlen_strings=True) as file:
         node = file[group] if group else file
         demand(node.attrs, node.variables.__contains__)
+        for name, array in node.variables.items():
+            check_dims(name, array.dimensions, len(shapes[name]))
+            if array.shape != shapes[name]:
+                raise SchemaError(f"{name!r} must be as large as its dimensions, {array.shape}; it is {shapes[name]}.")
         arrays = {name: array for name, array in node.variables.items() if array.dtype.kind == "O"}
+        for name in arrays:
+            check_declared(name, shapes[name], TEXT_BYTES, size_on_disk(path))
         texts = {name: xr.Variable(a.dimensions, unescape_all(a[...]), dict(a.attrs)) for name, a in arrays.items()}
     dataset = xr.open_dataset(
         path,
@@ -68,6 +80,23 @@ def read(path: Path, group: str) -> xr.Dataset:
     result = dataset.assign(texts)
     result.set_close(dataset.close)
     return result
+
+
+def _own_shapes(path: Path, group: str) -> dict[str, tuple[int, ...]]:
+    """Shapes of a group's variables, which must stand in the file itself: HDF5 can also point at any other file."""
+    import h5py
+
+    shapes = {}
+    with h5py.File(path, "r") as file:
+        node = file[group] if group else file
+        for name in node:
+            own = isinstance(node.get(name, getlink=True), h5py.HardLink)
+            array = node[name] if own else None
+            if not own or (isinstance(array, h5py.Dataset) and (array.external or array.is_virtual)):
+                raise SchemaError(f"{name!r} must stand in the file itself; it points at something else.")
+            if isinstance(array, h5py.Dataset):
+                shapes[str(name)] = array.shape or ()
+    return shapes
 
 
 def _write_variable(node: Any, name: str, variable: xr.Variable, dtype: np.dtype[Any]) -> None:

@@ -16,6 +16,7 @@ import xarray as xr
 
 from ..signals import SCHEMA
 from . import netcdf_files, zarr_files
+from .guards import check_declared, check_regular, size_on_disk
 from .overview import overviews
 from .pieces import contents, in_pieces
 from .schema import DISK_ATTRS, FIXED_DIMS, FLOATS, RESERVED, SchemaError, is_signal, normalise, plain, validate
@@ -130,6 +131,9 @@ def open_recording(
     except SchemaError as error:
         result.close()
         raise _named(source, error) from None
+    except Exception as error:
+        result.close()
+        raise _not_ours(source, f"it cannot be checked ({_first_line(error)})") from error
 
 
 def _read(source: Path, files: ModuleType) -> dict[str, xr.Dataset]:
@@ -139,12 +143,13 @@ def _read(source: Path, files: ModuleType) -> dict[str, xr.Dataset]:
         raise _not_ours(source, "it has no attribute 'schema', so it was never finished or is something else")
     _check_complete(source, files, root)
     modules = json.loads(unescape(root.get("modules", "[]")))
-    return {group: _from_disk(files.read(source, group)) for group in modules or [""]}
+    size = size_on_disk(source)
+    return {group: _from_disk(files.read(source, group), size) for group in modules or [""]}
 
 
 def reading(source: Path, group: str) -> xr.Dataset:
     """One group of a file or folder."""
-    dataset: xr.Dataset = _from_disk(_format_of(source).read(source, group))
+    dataset: xr.Dataset = _from_disk(_format_of(source).read(source, group), size_on_disk(source))
     return dataset
 
 
@@ -163,6 +168,7 @@ def _format_for(target: Path) -> ModuleType:
 def _format_of(source: Path) -> ModuleType:
     if not source.exists():
         raise FileNotFoundError(f"A recording must exist at the path; there is nothing at {str(source)!r}.")
+    check_regular(source)
     if source.is_dir():
         if not (source / "zarr.json").is_file():
             raise _not_ours(source, "the folder has no zarr.json, so it is not a zarr store of version 3")
@@ -222,7 +228,7 @@ def _for_disk(dataset: xr.Dataset) -> xr.Dataset:
     return result
 
 
-def _from_disk(stored: xr.Dataset) -> xr.Dataset:
+def _from_disk(stored: xr.Dataset, size: int) -> xr.Dataset:
     """Undo `_for_disk`, and load what is small: everything but the data variables."""
     variables, stated = stored.variables, contents(stored.attrs)
     listed = [*stated["coordinates"], *stated["variables"]]
@@ -230,6 +236,8 @@ def _from_disk(stored: xr.Dataset) -> xr.Dataset:
     extra = [name for name in added if name in stored.coords or name in RESERVED - FIXED_DIMS.keys()]
     names = {*stated["coordinates"], *extra}
     ordered = [*listed, *sorted(added, key=str)]
+    for name in names:
+        check_declared(str(name), variables[name].shape, variables[name].dtype.itemsize, size)
     result = xr.Dataset(
         {name: variables[name] for name in ordered if name not in names},
         {name: variables[name].load() for name in ordered if name in names},

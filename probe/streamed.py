@@ -1,5 +1,6 @@
 """Read a store that is being written, or whose writer died: everything up to its last commit, and nothing beyond."""
 
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from .commits import Sequences, read_journal, read_record
+from .guards import check_declared, check_dims, check_texts, size_on_disk
 from .layout import padding_value
+from .pieces import TEXT_BYTES
 from .text import unescape, unescape_all
 
 
@@ -29,11 +32,17 @@ def unfinished(path: Path) -> dict[str, xr.Dataset]:
 def read_module(folder: Path, module: dict[str, Any], sequences: Sequences) -> xr.Dataset:
     """One module's recording as it was at the last commit."""
     sizes = {"sequence": int(module["sequences"]), "time": int(module["steps"])}
+    on_disk = size_on_disk(folder)
+    check_declared("time", (sizes["time"],), 8, on_disk)
     own: dict[str, Any] = {name: ((name,), np.arange(size)) for name, size in sizes.items()}
     own |= {name: (("sequence",), values) for name, values in sequences._asdict().items()}
     coords, data = {}, {}
     for name in module["contents"]["coordinates"]:
-        coords[name] = own[name] if name in own else committed(folder / name, sizes, sequences.length).load()
+        if name not in own:
+            found = committed(folder / name, sizes, sequences.length)
+            check_declared(name, found.shape, TEXT_BYTES if found.dtype == object else found.dtype.itemsize, on_disk)
+            own[name] = found.load()
+        coords[name] = own[name]
     for name in module["contents"]["variables"]:
         data[name] = committed(folder / name, sizes, sequences.length)
     attrs = {key: unescape(value) if isinstance(value, str) else value for key, value in module["attrs"].items()}
@@ -77,6 +86,9 @@ class Committed(BackendArray):
         self.shape = tuple(sizes.get(dim, size) for dim, size in zip(self.dims, array.shape, strict=True))
         self.text = array.dtype.kind in "TUO"
         self.dtype = np.dtype(object) if self.text else np.dtype(array.dtype)
+        check_dims(folder.name, array.metadata.dimension_names, array.ndim)
+        if self.text and not array.compressors:
+            check_texts(folder, prod(array.chunks))
         if any(size > there for size, there in zip(self.shape, array.shape, strict=True)):
             raise ValueError(f"{folder.name!r} must have at least shape {self.shape}; it has {array.shape}")
 

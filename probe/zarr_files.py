@@ -1,13 +1,17 @@
 """Recordings as zarr folders (version 3): uncompressed, in chunks of 1 to 16 MB, written piece by piece."""
 
+import os
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
-from .pieces import chunks_of, demand, pieces
+from .guards import check_declared, check_dims, check_texts, size_on_disk
+from .layout import CHUNK_NAME
+from .pieces import TEXT_BYTES, chunks_of, demand, pieces
 from .text import unescape_all
 
 if TYPE_CHECKING:
@@ -50,7 +54,8 @@ def finish(path: Path, attrs: Mapping[str, Any]) -> None:
 
 def weight(path: Path) -> tuple[int, int]:
     """How many files of data a folder holds, and their bytes: what an interrupted copy is short of."""
-    sizes = [file.stat().st_size for file in path.rglob("*") if file.is_file() and file.name.isdecimal()]
+    files = (Path(here, name) for here, _, names in os.walk(path) for name in filter(CHUNK_NAME.fullmatch, names))
+    sizes = [file.stat().st_size for file in files]
     return len(sizes), sum(sizes)
 
 
@@ -67,7 +72,14 @@ def read(path: Path, group: str) -> xr.Dataset:
 
     node = zarr.open_group(path, mode="r", path=group, zarr_format=3)
     demand(node.attrs, lambda name: (path / group / name / "zarr.json").is_file())
-    texts = {name: array for name, array in node.arrays() if array.dtype.kind in "TUO"}
+    arrays, size = dict(node.arrays()), size_on_disk(path)
+    for name, array in arrays.items():
+        check_dims(name, array.metadata.dimension_names, array.ndim)
+    texts = {name: array for name, array in arrays.items() if array.dtype.kind in "TUO"}
+    for name, array in texts.items():
+        check_declared(name, array.shape, TEXT_BYTES, size)
+        if not array.compressors:
+            check_texts(path / group / name, prod(array.chunks))
     dataset = xr.open_zarr(
         path,
         group=group or None,

@@ -357,6 +357,13 @@ def tiny(retention: str = "none") -> xr.Dataset:
     return xr.Dataset(data, coords, {"cell": "RNNCell", "retention": retention})
 
 
+def gated() -> xr.Dataset:
+    """The same with a forget gate."""
+    dims = ("layer", "direction", "sequence", "time", "unit")
+    attrs = {"long_name": "f", "symbol": "f", "role": "gate", "units": "1", "lower": 0.0, "upper": 1.0}
+    return tiny("forget_gate").assign(forget_gate=(dims, np.empty((1, 1, 0, 0, 2)), attrs))
+
+
 def piece_of(values: Array, start: int = 0, sequence: int = 0) -> online.Piece:
     """A piece of one sequence from values (layer, direction, time, 1, unit)."""
     steps = np.arange(start, start + values.shape[2])[:, None]
@@ -378,10 +385,14 @@ def test_a_step_on_which_one_unit_is_not_finite_is_left_out_of_the_covariance_al
 
 def test_two_that_are_merged_say_what_one_would_have_said() -> None:
     values = np.random.default_rng(0).normal(size=(1, 1, 90, 1, 2))
-    whole, first, second = (online.Online(tiny("0.95")) for _ in range(3))
+    gates = np.random.default_rng(1).uniform(size=values.shape).clip(0.05, 1) * (values < 1)
+    whole, first, second = (online.Online(gated()) for _ in range(3))
     for target, start, sequence in ((first, 0, 0), (second, 30, 1), (second, 60, 2)):
+        part = slice(start, start + 30)
+        piece = piece_of(values[:, :, part], sequence=sequence)
         for running in (whole, target):
-            running.add(piece_of(values[:, :, start : start + 30], sequence=sequence))
+            running.add(piece._replace(signals={**piece.signals, "forget_gate": gates[:, :, part]}))
+    assert second.result()["retention_zeros"].any()
     first.merge(second)
     xr.testing.assert_allclose(first.result(), whole.result(), rtol=1e-12)
     assert first.result().attrs == whole.result().attrs
@@ -398,10 +409,7 @@ def test_a_constant_retention_has_its_time_scale_and_no_resets() -> None:
 
 
 def test_a_retention_of_exactly_zero_is_counted_apart() -> None:
-    dims = ("layer", "direction", "sequence", "time", "unit")
-    attrs = {"long_name": "f", "symbol": "f", "role": "gate", "units": "1", "lower": 0.0, "upper": 1.0}
-    template = tiny("forget_gate").assign(forget_gate=(dims, np.empty((1, 1, 0, 0, 2)), attrs))
-    running = online.Online(template)
+    running = online.Online(gated())
     memory = piece_of(np.zeros((1, 1, 4, 1, 2)))
     gate = np.array([[0.5, 0.0], [0.0, 0.0], [0.25, 0.0], [0.5, 0.0]]).reshape(1, 1, 4, 1, 2)
     running.add(memory._replace(signals={**memory.signals, "forget_gate": gate}))
