@@ -2,7 +2,7 @@
 
 Every class starts `empty`, takes values of one layer and direction with `add(at, ...)`, takes in another with `merge`,
 and never keeps a step. Arrays are (layer, direction, unit), sums are float64, and spreads are gathered around means
-(Welford; Chan, Golub and LeVeque 1983), so that a large mean takes no digits from a small variance.
+(Chan, Golub and LeVeque 1983), so that a large mean takes no digits from a small variance.
 """
 
 from dataclasses import dataclass
