@@ -234,7 +234,7 @@ class GrowingArray:
 
 def write_all(file: int, values: Array, offset: int) -> None:
     """All bytes of an array at one place of a file; the system may take them in several parts."""
-    view = memoryview(values).cast("B") if values.ndim else memoryview(values.tobytes())
+    view = memoryview(np.atleast_1d(values).view(np.uint8).reshape(-1).data)
     while view:
         written = os.pwrite(file, view, offset)
         view, offset = view[written:], offset + written

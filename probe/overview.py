@@ -120,7 +120,7 @@ def open_overview(
     if isinstance(opened, xr.Dataset) and module in (None, opened.attrs["module"]):
         group, recording = "", opened
     elif module is None and len(groups) == 1:
-        group, recording = groups[0], opened.children[groups[0]].to_dataset()  # type: ignore[union-attr]
+        group, recording = groups[0], opened.children[groups[0]].to_dataset()
     elif isinstance(opened, xr.DataTree) and module in opened.children:
         group, recording = str(module), opened.children[str(module)].to_dataset()
     else:

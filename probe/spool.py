@@ -124,8 +124,8 @@ class Spool:
             stored.add("log_retention_sum", SIGNAL_DIMS, np.dtype(float), form, (layers, directions, len(units)))
             stored.list("variables", "log_retention_sum")
         for name, values in zip(cell.states, block.initial, strict=True):
-            dims = ("layer", "direction", "sequence", last_dim(cell, name))
-            stored.add(f"initial_{name}", dims, values.dtype, {}, (layers, directions, values.shape[-1]))
+            places = ("layer", "direction", "sequence", last_dim(cell, name))
+            stored.add(f"initial_{name}", places, values.dtype, {}, (layers, directions, values.shape[-1]))
             stored.list("variables", f"initial_{name}")
         for name in fixed:
             stored.list("variables", name)
@@ -221,8 +221,11 @@ class Spool:
                 found["weights_changed"] += f" (counted from call {self.resumed_at}, where the recording was resumed)"
             found = {**before, **found}
         if self.infinite or self.earlier:
-            first = {self.earlier[1]: tuple(self.earlier[2:])} if self.earlier else {}
-            more = max(0, self.earlier[0] - 1) if self.earlier else 0
+            first: dict[int, tuple[int, int, int]] = {}
+            more = 0
+            if self.earlier:
+                count, sequence, step, layer, direction = self.earlier
+                first, more = {sequence: (step, layer, direction)}, count - 1
             found["nonfinite"] = nonfinite_text(first | self.infinite, self.stored.sequences, more=more)
             self.stored.more["infinite"] = self.summary(first)
         if track.left_out:

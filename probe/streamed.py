@@ -81,12 +81,13 @@ class Committed(BackendArray):
 
         array = zarr.open_array(folder, mode="r")
         self.folder, self.length = folder, length
-        self.dims: tuple[str, ...] = tuple(map(str, array.metadata.dimension_names or ()))  # type: ignore[union-attr]
+        names = getattr(array.metadata, "dimension_names", None)  # of version 3 only
+        self.dims: tuple[str, ...] = tuple(map(str, names or ()))
         self.attrs, self.chunks = dict(array.attrs), array.chunks
         self.shape = tuple(sizes.get(dim, size) for dim, size in zip(self.dims, array.shape, strict=True))
         self.text = array.dtype.kind in "TUO"
         self.dtype = np.dtype(object) if self.text else np.dtype(array.dtype)
-        check_dims(folder.name, array.metadata.dimension_names, array.ndim)
+        check_dims(folder.name, names, array.ndim)
         if self.text and not array.compressors:
             check_texts(folder, prod(array.chunks))
         if any(size > there for size, there in zip(self.shape, array.shape, strict=True)):
