@@ -74,7 +74,7 @@ def read(path: Path, group: str) -> xr.Dataset:
     demand(node.attrs, lambda name: (path / group / name / "zarr.json").is_file())
     arrays, size = dict(node.arrays()), size_on_disk(path)
     for name, array in arrays.items():
-        check_dims(name, array.metadata.dimension_names, array.ndim)
+        check_dims(name, getattr(array.metadata, "dimension_names", None), array.ndim)
     texts = {name: array for name, array in arrays.items() if array.dtype.kind in "TUO"}
     for name, array in texts.items():
         check_declared(name, array.shape, TEXT_BYTES, size)

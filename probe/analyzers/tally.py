@@ -58,7 +58,8 @@ class Tally:
     @property
     def spread(self) -> Numbers:
         """Highest minus lowest value, NaN where nothing was counted."""
-        return np.subtract(self.highest, self.lowest, out=np.full(self.steps.shape, np.nan), where=self.steps > 0)
+        empty = np.full(self.steps.shape, np.nan)
+        return np.asarray(np.subtract(self.highest, self.lowest, out=empty, where=self.steps > 0))
 
 
 def per_step(sums: npt.NDArray[np.generic], steps: Counts) -> Numbers:
