@@ -119,13 +119,13 @@ def open_recording(
     try:
         opened = unfinished(source) or _read(source, files)
         opened = {group: in_pieces(dataset, with_dask=chunks is not None) for group, dataset in opened.items()}
+        result: xr.Dataset | xr.DataTree = opened[""] if "" in opened else _tree(opened)
     except PermissionError:
         raise
     except SchemaError as error:
         raise _named(source, error) from None
     except Exception as error:
         raise _not_ours(source, f"it cannot be read ({_first_line(error)})") from error
-    result: xr.Dataset | xr.DataTree = opened[""] if "" in opened else _tree(opened)
     try:
         return validate(result)
     except SchemaError as error:

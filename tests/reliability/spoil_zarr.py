@@ -106,7 +106,8 @@ def link(where: str, to: str) -> Spoil:
         chunk = next(file for file in sorted(array.rglob("*")) if file.is_file() and file.suffix != ".json")
         place = {"array": array, "metadata": array / "zarr.json", "chunk": chunk, "root": path / "zarr.json"}[where]
         shutil.rmtree(place) if place.is_dir() else place.unlink()
-        place.symlink_to({"itself": place, "above": path.parent}.get(to, to))
+        like = path.parent.parent / path.name / place.relative_to(path)
+        place.symlink_to({"itself": place, "above": path.parent, "its like": like}.get(to, to))
 
     return spoil
 
@@ -227,7 +228,11 @@ ZARR: dict[str, Spoil] = {
     "large json": large_json,
     "metadata that is no text": not_unicode,
     "300 arrays more": many_arrays,
-    **{f"link: {w} to {to}": link(w, to) for w in ("array", "metadata", "chunk", "root") for to in ("itself", "above")},
+    **{
+        f"link: {w} to {to}": link(w, to)
+        for w in ("array", "metadata", "chunk", "root")
+        for to in ("itself", "above", "its like")
+    },
     **{f"link: {w} to a device": link(w, "/dev/zero") for w in ("metadata", "chunk", "root")},
     "link: chunk to a file elsewhere": link("chunk", "/etc/passwd"),
     "a pipe as metadata": fifo_within,

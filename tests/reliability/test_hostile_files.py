@@ -148,7 +148,7 @@ MUST_NOT_OPEN = [
 ]
 
 
-@of(MUST_NOT_OPEN[::5])
+@of([name for number, name in enumerate(MUST_NOT_OPEN) if number % 6 == 0 or "its like" in name])
 def test_what_leads_elsewhere_or_claims_to_be_huge_is_refused(opener: Opener, name: str) -> None:
     assert check(opener, name)["open"]
 
