@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 import xarray as xr
 from numpy.typing import NDArray
 
+from ..signals import time_title
 from .reduction import MOST_CELLS, MOST_POINTS, bin_size, binned, thinned
 
 MOST_LABEL = 18  # characters of a label along the axis
@@ -239,7 +240,7 @@ def _time_axes(figure: go.Figure, run: xr.Dataset, labels: str | None) -> None:
     )
     bottom = {
         "anchor": "y" if lowest == 1 else f"y{lowest}",
-        "title": {"text": "time (step)", "standoff": 4},
+        "title": {"text": time_title(run.attrs), "standoff": 4},
         "tickmode": "linear",
         "tick0": 0,
         "dtick": _round_step(len(time)),

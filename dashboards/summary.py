@@ -50,6 +50,7 @@ def remarks(recording: xr.Dataset) -> list[str]:
         "nonfinite": "Values that are not finite",
         "weights_changed": "Weights",
         "labels_left_out": "Labels left out",
+        "left_out": "Left out of the recording",
     }
     return found + [f"{what}: {attrs[key]}" for key, what in notes.items() if attrs.get(key)]
 

@@ -100,7 +100,9 @@ def record(
     require_new(out)
     model = load_model(factory)
     if model.training:
-        note("the model is in training mode, as its factory left it, so dropout acts; return model.eval() to end that.")
+        note(
+            "the model is in training mode, as its factory left it, so any dropout acts; return model.eval() to end that."
+        )
     given = load_inputs(inputs, model)
     labels = {**given.labels, **load_labels(label or [])}
     recording = run(model, given, module, signal, preactivations, labels, tolerance)

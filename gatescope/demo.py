@@ -64,7 +64,10 @@ def run(out: Path, *, texts: Sequence[str] = TEXTS, say: Say | None = None) -> N
     say("\n" + text)
     listed = ", ".join(sorted(path.name for path in out.iterdir() if not path.name.startswith(".")))
     say(f"Written to {out}: {listed}")
-    say(f"Look at every unit yourself:\n\n    {dashboard_command(out)}\n")
+    say(
+        f"Look at every unit yourself:\n\n    {dashboard_command(out)}\n\n"
+        f"and, for the units that tell spaces best, add {dashboard_view(found)} to the address.\n"
+    )
 
 
 def printed(line: str) -> None:
@@ -150,6 +153,13 @@ def dashboard_command(out: Path) -> str:
     script = Path(sys.executable).parent / "gatescope"
     command = [near(script)] if script.exists() else [near(Path(sys.executable)), "-m", "gatescope"]
     return shlex.join([*command, "dashboard", str(out)])
+
+
+def dashboard_view(found: "Findings") -> str:
+    """The query of the dashboard's address that shows the units of the report's traces over a text."""
+    units = ",".join(str(best.unit) for best in found.there[:3])
+    place = found.there[0]
+    return f"?signal=forget_gate&layer={place.layer}&direction={place.direction}&label=character&unit={units}"
 
 
 def near(path: Path) -> str:

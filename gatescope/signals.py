@@ -46,6 +46,15 @@ def no_tap(name: str, value: Value, /) -> Value:
     return value
 
 
+def time_title(attrs: Mapping[str, Any]) -> str:
+    """The title of a time axis; a recording that took only every n-th step says so.
+
+    >>> time_title({}), time_title({"stride": 5})
+    ('time (step)', 'time (every 5th step)')
+    """
+    return f"time (every {attrs['stride']}th step)" if int(attrs.get("stride", 1)) > 1 else "time (step)"
+
+
 def retention_form(retention: str) -> tuple[str, str | float]:
     """Read what multiplies a cell's old memory; the text is matched against a fixed grammar and never evaluated.
 

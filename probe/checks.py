@@ -182,7 +182,8 @@ def check_labels(recording: xr.Dataset) -> None:
             raise SchemaError(f"Label {name!r} must lie over {listed(LABEL_DIMS)}; {listed(label.dims)} came.")
         if label.dtype.kind not in "Ob" and label.dtype != np.float64:
             raise SchemaError(
-                f"Label {name!r} must be text (object), bool or float64; {label.dtype} came. Use probe.schema.as_label."
+                f"Label {name!r} must be text (object), bool or float64; {label.dtype} came. Convert it with "
+                ".astype(object)."
             )
         if label.dtype.kind == "O":
             _require_text(recording, str(name))

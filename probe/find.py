@@ -125,7 +125,7 @@ def closed(module: nn.Module) -> str:
 
 def looks_recurrent(module: nn.Module) -> bool:
     name = type(module).__name__
-    return bool(re.search(r"LSTM|GRU|RNN|[Rr]ecurrent", name)) and any(True for _ in module.parameters(recurse=False))
+    return bool(re.search(r"LSTM|GRU|RNN|[Rr]ecurrent", name)) and any(True for _ in module.parameters())
 
 
 def walk(module: nn.Module, path: str, seen: set[int]) -> list[tuple[str, nn.Module, str]]:
@@ -233,8 +233,9 @@ def choose(model: nn.Module, wanted: str | Iterable[str] | None) -> dict[str, nn
             path, (_, reason) = next(iter(reasons.items()))
             raise TypeError(f"model must have a recurrent module that can be observed; of {path!r}: {reason}.")
         raise ValueError(
-            f"model must contain a recurrent module (LSTM, GRU, RNN, one of their cells or a registered class); "
-            f"{type(model).__name__} has none. Give the model that holds it."
+            "model must contain a recurrent module (LSTM, GRU, RNN, one of their cells or a registered class); "
+            f"{type(model).__name__} has none. Give the model that holds it, or tell its cells with gatescope.register "
+            "(docs/cells.md)."
         )
     if wanted is None:
         return found

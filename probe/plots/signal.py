@@ -9,6 +9,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from ...signals import time_title
 from .timeline import chosen_units, draw_boundaries, draw_labels, one_run, run_title
 
 ROBUST = 99.0  # percentile of |value| that the colours of an unbounded signal reach
@@ -81,7 +82,7 @@ def plot_signal(
     )
     _draw_units(ax, run)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.set(xlabel="time (step)", title=f"{signal}: {run_title(recording, run)}")
+    ax.set(xlabel=time_title(recording.attrs), title=f"{signal}: {run_title(recording, run)}")
     below, beyond = bool((values < low).any()), bool((values > high).any())
     extend = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
     bar = ax.figure.colorbar(image, ax=ax, extend=extend[below, beyond], pad=0.02)

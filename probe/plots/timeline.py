@@ -72,7 +72,9 @@ def draw_boundaries(axes: Axes, run: xr.DataArray, *, over: bool) -> None:
 def draw_labels(axes: Axes, run: xr.DataArray, name: str) -> None:
     """The label `name` of every step above the picture, as many as can be read; the axis says how many are left out."""
     if name not in run.coords or run[name].dims != ("time",):
-        choices = sorted(str(key) for key, values in run.coords.items() if values.dims == ("time",) and key != "time")
+        choices = sorted(
+            str(key) for key, values in run.coords.items() if values.dims == ("time",) and key not in ("time", "call")
+        )
         raise ValueError(f"labels must name a label of the recording; {name!r} came and it has {choices}.")
     texts, time = [label_text(value) for value in run[name].to_numpy()], run["time"].to_numpy()
     lengths = [sum(not unicodedata.combining(letter) for letter in text) for text in texts]

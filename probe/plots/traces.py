@@ -8,7 +8,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from ...signals import retention_form
+from ...signals import retention_form, time_title
 from .timeline import chosen_units, draw_boundaries, draw_labels, one_run, run_title
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
@@ -78,7 +78,7 @@ def plot_traces(
     time = runs[0]["time"].to_numpy()
     panels[0].set(xlim=(time[0] - 0.5, time[-1] + 0.5), title=run_title(recording, runs[0]))
     panels[0].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, handlelength=2.6)
-    panels[-1].set_xlabel("time (step)")
+    panels[-1].set_xlabel(time_title(recording.attrs))
     panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     panels[0].figure.align_ylabels(panels)
     if labels is not None:

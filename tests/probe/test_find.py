@@ -198,3 +198,18 @@ def test_what_is_no_module_is_refused(model):
 def test_a_compiled_model_shows_its_modules():
     model = torch.compile(Wrapped(nn.LSTM(3, 5)), backend="eager")
     assert [found.path for found in gs.modules(model)] == ["rnn"]
+
+
+def test_an_unknown_cell_made_of_other_layers_is_named():
+    class LiGRUCell(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.read, self.carry = nn.Linear(3, 5), nn.Linear(5, 5)
+
+    model = nn.Sequential(nn.LSTM(3, 5), LiGRUCell())
+    assert [(found.path, "gatescope.register" in found.reason) for found in gs.modules(model)] == [
+        ("0", False),
+        ("1", True),
+    ]
+    with pytest.raises(TypeError, match=r"of 'model': its class LiGRUCell is unknown"):
+        gs.attach(LiGRUCell())

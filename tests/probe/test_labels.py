@@ -548,3 +548,16 @@ def test_boundary_of_anything_else_is_refused(model, tokens, value):
     marks = [[value] * tokens.shape[1]] * tokens.shape[0]
     with pytest.raises(ValueError, match="'boundary' must be booleans"):
         gs.record(model, tokens, labels={"boundary": marks})
+
+
+def test_labels_that_come_after_the_last_call_raise_and_lose_nothing(model, tokens):
+    probe = gs.attach(model)
+
+    def block():
+        with probe:
+            model(tokens)
+            probe.annotate(word=[["a"] * STEPS] * ROWS)
+
+    with pytest.raises(ValueError, match=r"must come before the call .* 'word' reached no call"):
+        block()
+    assert probe.recording().sizes["sequence"] == ROWS

@@ -160,7 +160,7 @@ def test_what_cannot_be_shown_is_refused(make_recording: Make) -> None:
         plot_signal(recording, "forget_gate", layer=2)
     with pytest.raises(ValueError, match=r"sequence must be one of \[0, 1, 2\]; 9 came"):
         plot_signal(recording, "forget_gate", sequence=9)
-    with pytest.raises(ValueError, match=r"'letter' came and it has \['boundary', 'call', 'token', 'value'\]"):
+    with pytest.raises(ValueError, match=r"'letter' came and it has \['boundary', 'token', 'value'\]"):
         plot_signal(recording, "forget_gate", labels="letter")
     with pytest.raises(ValueError, match=r"units must be at least one unit of the recording \(0 to 4\); \[5\] came"):
         plot_signal(recording, "forget_gate", units=[5])
