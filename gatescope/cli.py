@@ -101,7 +101,7 @@ def record(
     model = load_model(factory)
     if model.training:
         note(
-            "the model is in training mode, as its factory left it, so any dropout acts; return model.eval() to end that."
+            "the model is in training mode, as its factory left it, so any dropout acts; return model.eval() to end it."
         )
     given = load_inputs(inputs, model)
     labels = {**given.labels, **load_labels(label or [])}
