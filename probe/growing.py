@@ -162,22 +162,28 @@ class GrowingArray:
         """One chunk, of numbers as the file itself."""
         if self.dtype != object:
             return np.memmap(path, self.dtype, mode="r", shape=self.chunks)
+        return unescape_all(self.texts(path))
+
+    def texts(self, path: Path) -> Array:
+        """The texts of one chunk as they stand on disk, escaped."""
         from numcodecs.vlen import VLenUTF8
 
-        return unescape_all(VLenUTF8().decode(path.read_bytes())).reshape(self.chunks)
+        if not path.exists():
+            return np.full(self.chunks, "", dtype=object)
+        return np.asarray(VLenUTF8().decode(path.read_bytes()), dtype=object).reshape(self.chunks)
 
     def write_text(self, path: Path, inside: Place, values: Array) -> None:
         """Put texts into a chunk that is read, changed and replaced as a whole."""
         from numcodecs.vlen import VLenUTF8
 
-        whole = self.whole(path) if path.exists() else np.full(self.chunks, "", dtype=object)
-        whole[inside] = values
-        self.replace_chunk(path, bytes(VLenUTF8().encode(escape_all(whole).ravel())))
-
-    def replace_chunk(self, path: Path, content: bytes) -> None:
-        fresh = path.with_name(f"{path.name}.new")
-        fresh.write_bytes(content)
-        fresh.replace(path)
+        whole = self.texts(path)
+        before = whole[inside]
+        escaped = escape_all(values)
+        if not np.array_equal(before, escaped):
+            whole[inside] = escaped
+            fresh = path.with_name(f"{path.name}.new")
+            fresh.write_bytes(VLenUTF8().encode(whole.ravel()))
+            fresh.replace(path)
 
     def close(self, *, sync: bool = False) -> None:
         while self.files:
@@ -219,17 +225,19 @@ class GrowingArray:
 
     def pad(self, path: Path, width: NDArray[np.int64], steps: int, axis: int) -> None:
         """Padding behind the first `width` steps of each row of a chunk; rows of one width are written together."""
+        if self.dtype == object:  # labels: (sequence, time)
+            place = (slice(0, len(width)), slice(0, steps))
+            values = self.whole(path)[place]
+            values[np.arange(steps) >= width[:, None]] = ""
+            self.write_text(path, place, values)
+            return
         edges = [0, *(np.flatnonzero(np.diff(width)) + 1).tolist(), len(width)]
         for begin, end in pairwise(edges):
-            place = [slice(0, size) for size in self.chunks]
-            place[axis : axis + 2] = slice(begin, end), slice(int(width[begin]), steps)
-            values = np.full([part.stop - part.start for part in place], padding_value(self.dtype), self.dtype)
-            if not values.size:
-                continue
-            if self.dtype == object:
-                self.write_text(path, tuple(place), values)
-            else:
-                self.write_raw(self.open(path), tuple(place), values)
+            inside = [slice(0, size) for size in self.chunks]
+            inside[axis : axis + 2] = slice(begin, end), slice(int(width[begin]), steps)
+            values = np.full([part.stop - part.start for part in inside], padding_value(self.dtype), self.dtype)
+            if values.size:
+                self.write_raw(self.open(path), tuple(inside), values)
 
 
 def write_all(file: int, values: Array, offset: int) -> None:

@@ -147,7 +147,9 @@ class Spool:
                 part = part if self.storing.dtype is None else self.cast(name, part)
                 stored.arrays[name].write((0, 0, int(ids[first]), start, 0), part)
             for name, labels in {"call": block.call, **block.labels}.items():
-                stored.arrays[name].write((int(ids[first]), start), labels[first:last, steps])
+                if labels.dtype.kind != "O":
+                    stored.arrays[name].write((int(ids[first]), start), labels[first:last, steps])
+        self.lay_texts(block, ids)
         new = block.local >= self.seen
         if new.any():
             for name, values in zip(self.track.cells[0][0].states, block.initial, strict=True):
@@ -155,6 +157,16 @@ class Spool:
         runs = self.track.sequences
         streams = np.asarray([runs.stream[sequence] for sequence in block.local.tolist()], np.int64)
         stored.note(ids, ends, streams, [runs.start[sequence] for sequence in block.local.tolist()])
+
+    def lay_texts(self, block: Block, ids: Array) -> None:
+        """Text labels, whose padding is the same as their absence: rows of any lengths at once."""
+        stride, longest = self.storing.stride, int(block.lengths.max(initial=0))
+        for name, labels in block.labels.items():
+            if labels.dtype.kind == "O":
+                for first, last in equal_runs(ids, block.offset, np.zeros_like(ids)):
+                    offset = int(block.offset[first])
+                    part = labels[first:last, -offset % stride : longest : stride]
+                    self.stored.arrays[name].write((int(ids[first]), -(-offset // stride)), part)
 
     def cast(self, name: str, values: Array) -> Array:
         array = self.stored.arrays[name]

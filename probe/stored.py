@@ -21,6 +21,8 @@ Array = NDArray[Any]
 STREAM_BYTES = 4 * 2**20
 """Size of a chunk where sequences go on and on."""
 LABEL_BYTES = 2**20
+TEXTS = 2**13
+"""Text labels in one chunk."""
 OWN = ("sequence", "time", "length", "stream", "start")
 """Coordinates that follow from the journal, and are written out at the end."""
 
@@ -102,7 +104,9 @@ class StoredModule:
         for dim, size in zip(dims, shape, strict=True):
             own = 1 if dim in ("layer", "direction") and "time" in dims else max(1, size)
             chunks.append(getattr(self.chunking, dim) if dim in self.room else own)
-        if dims == LABEL_DIMS or "time" not in dims:
+        if dtype.kind == "O":  # read, changed and replaced as a whole
+            chunks = [max(1, min(chunks[0], TEXTS // min(chunks[1], TEXTS))), min(chunks[1], TEXTS)]
+        elif dims == LABEL_DIMS or "time" not in dims:
             more = max(1, LABEL_BYTES // (8 * int(np.prod(chunks))))
             long = self.chunking.time > 4 * self.chunking.sequence and "time" in dims
             chunks[dims.index("time" if long else "sequence")] *= more
