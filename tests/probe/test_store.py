@@ -328,13 +328,22 @@ def test_a_precision_that_cannot_be_stored_is_refused(make_recording, tmp_path, 
 
 
 SAVE_A_LOT = """
-import importlib.util, resource, sys
+import importlib.util, resource, sys, time
+from gatescope.probe import netcdf_files, zarr_files
 from gatescope.probe.store import save_recording
 spec = importlib.util.spec_from_file_location("made", sys.argv[1])
 made = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(made)
 recording = made.lstm_recording(lengths=(1000,) * 8, units=64)
-if len(sys.argv) > 3:
+def slowly(pieces):
+    def wait(*arguments):
+        for piece in pieces(*arguments):
+            yield piece
+            time.sleep(0.3)  # so that a signal comes while the file is half written
+    return wait
+if sys.argv[3:] == ["slowly"]:
+    netcdf_files.pieces, zarr_files.pieces = slowly(netcdf_files.pieces), slowly(zarr_files.pieces)
+elif len(sys.argv) > 3:
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), -1))
 try:
     print("ready", flush=True)
@@ -360,7 +369,7 @@ def test_a_full_disk_is_said_in_one_sentence_and_leaves_nothing(tmp_path, suffix
 
 def strike(path: Path, number: signal.Signals) -> str:
     """Send a signal to a process that has begun to save; what it said."""
-    with save_elsewhere(path) as process:
+    with save_elsewhere(path, "slowly") as process:
         assert process.stdout is not None
         process.stdout.readline()
         until = time.monotonic() + 30
