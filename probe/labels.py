@@ -53,7 +53,12 @@ def plain(values: Any) -> Any:
     if hasattr(values, "to_numpy"):
         return values.to_numpy()
     if isinstance(values, np.ma.MaskedArray):
-        return np.where(values.mask, None, values.data.astype(object)) if values.mask.any() else values.data
+        mask = np.ma.getmaskarray(values)
+        if not mask.any():
+            return values.data
+        known = values.data.astype(object)
+        known[mask] = None
+        return known
     return list(values) if isinstance(values, (tuple, range)) else values
 
 
