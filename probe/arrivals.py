@@ -11,9 +11,10 @@ from torch.autograd.graph import register_multi_grad_hook
 
 from ..cells import AbstractCell
 from .calls import Call
+from .dispatch import unseen
 from .find import State
 from .gradients import Run, through_time
-from .rebuild import Rebuilt, rounded, rounding
+from .rebuild import Rebuilt, rounded, rounding, uncast
 
 GRADIENT = "_gradient"
 
@@ -62,7 +63,10 @@ class Arrivals:
             self.give_up()
             return
         self.differentiable = torch.is_grad_enabled()
-        with torch._C.DisableTorchFunction(), torch.no_grad(), torch.autocast(self.shapes[0][1].type, enabled=False):
+        unseen(lambda: self.carry(grads))
+
+    def carry(self, grads: Sequence[Tensor | None]) -> None:
+        with uncast(self.shapes[0][1]):
             coming = iter(grads)
             arrived = [next(coming) if wanted else None for wanted in self.wanted]
             full = tuple(

@@ -8,12 +8,13 @@ both see counts once. Per thread there is one mode, shared by all live probes, s
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
 
+T = TypeVar("T")
 STACK_KERNELS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 CELL_KERNELS = ("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell")
 KERNELS: dict[Any, str] = {getattr(torch, name): name for name in (*STACK_KERNELS, *CELL_KERNELS)}
@@ -141,6 +142,22 @@ def opaque(act: Callable[..., None]) -> Callable[..., None]:
     """What torch.compile calls and does not look into."""
     dynamo = sys.modules.get("torch._dynamo")
     return act if dynamo is None else dynamo.disable(act)
+
+
+def unseen(act: Callable[[], T]) -> T:
+    """Do something that modes and tensor subclasses of the caller do not see, without gradients."""
+    with torch._C.DisableTorchFunction():
+        return without_gradients(act)
+
+
+def without_gradients(act: Callable[[], T]) -> T:
+    """`no_grad` whose end no interrupt prevents: torch's own may be interrupted before it has restored the mode."""
+    enabled = torch.is_grad_enabled()
+    try:
+        with torch.no_grad():
+            return act()
+    finally:
+        torch._C._set_grad_enabled(enabled)
 
 
 def in_backward() -> bool:

@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-import torch
 import xarray as xr
 from torch import nn
 from torch.utils.hooks import RemovableHandle
@@ -13,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 from ..signals import PREACTIVATION
 from .arrivals import GRADIENT, await_gradients
 from .assemble import assemble
-from .dispatch import Kernel, refuse_transforms
+from .dispatch import Kernel, refuse_transforms, unseen
 from .find import choose
 from .folding import Folding, check_folded
 from .labels import LabelSource, MisfitError, check_name, check_source
@@ -23,7 +22,7 @@ from .rebuild import rebuild
 from .schema import LABEL_DIMS
 from .storing import Storing, check_stored
 from .streaming import Stream
-from .track import Array, Track, lay
+from .track import Array, Chunk, Track, lay
 
 Modules = str | Sequence[str] | None
 
@@ -104,6 +103,7 @@ class Probe:
             self._finish_stream(failed=kind is not None)
         if kind is None:
             self._require_calls()
+            self._require_labelled()
             self._check_whole()
             self._require_gradients()
 
@@ -131,10 +131,16 @@ class Probe:
         self.annotate(**labels)
 
     def _take(self, path: str, kernel: Kernel | None, read: Read) -> None:
-        """Read, rebuild, certify and keep one call; modes and tensor subclasses of the caller do not see it."""
+        """Read, rebuild, certify and keep one call."""
         refuse_transforms(path)
+        chunk = unseen(lambda: self._keep(path, kernel, read))
+        self._listening.calls.chunks.append((self.tracks[path], chunk))
+        if not self._listening.within_model:
+            self._settle()
+
+    def _keep(self, path: str, kernel: Kernel | None, read: Read) -> Chunk:
         track = self.tracks[path]
-        with torch._C.DisableTorchFunction(), torch.no_grad(), self._lock:
+        with self._lock:
             track.observed.used = None if kernel is None else kernel.weights
             call = read(track.observed)
             rebuilt, cells = rebuild(track.observed, call, self._wanted[path], self._tolerance, track.count)
@@ -145,9 +151,7 @@ class Probe:
                 self._foldings[path].wait(chunk)
             if self._stream is not None:
                 self._stream.wait(path, chunk)
-        self._listening.calls.chunks.append((track, chunk))
-        if not self._listening.within_model:
-            self._settle()
+        return chunk
 
     def annotate(self, /, **labels: Any) -> None:
         """Label the steps of the next call of the model (in this thread).
@@ -290,6 +294,8 @@ class Probe:
     def _called(self, module: str | None) -> str:
         """The module that is meant, which must have been called."""
         called = [path for path, track in self.tracks.items() if track.count]
+        if not called:
+            self._require_calls()
         if module is None and len(called) == 1:
             module = called[0]
         if module is None or module not in self.tracks:
@@ -329,6 +335,15 @@ class Probe:
             raise ValueError(
                 f"the block must call at least one of {', '.join(map(repr, self.tracks))}; none was called through "
                 "its module. Call the model inside the block."
+            )
+
+    def _require_labelled(self) -> None:
+        """Raise where labels came after the last call."""
+        waiting = self._listening.calls.labels
+        if waiting:
+            raise ValueError(
+                f"annotate() must come before the call that it labels; {', '.join(map(repr, waiting))} reached no "
+                "call. Annotate first, then call the model."
             )
 
     def _require_gradients(self) -> None:

@@ -1,9 +1,10 @@
 """Every signal of every step of an observed call, rebuilt at once from the model's own states, and certified."""
 
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy, deepcopy
 from functools import partial
 from math import isfinite
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -143,7 +144,7 @@ class Part:
             hidden = self.hidden[steps].to(self.exact)
             state = (self.before(steps, hidden), *memory)
             input = self.input[steps].to(self.own).to(self.exact)
-            with torch.autocast(self.hidden.device.type, enabled=False):
+            with uncast(self.hidden.device):
                 now = self.cell.forward(input, state, tape, partial(self.scan, steps))
             memory = tuple(self.after(steps, new, old) for new, old in zip(now[1:], memory, strict=True))
             gaps.append(self.real_only(now[0] - hidden, steps))
@@ -221,6 +222,12 @@ def largest(parts: list[Tensor]) -> float:
     """The largest |value|; NaN where there is one, 0 where there is nothing."""
     ends = [end for part in parts if part.numel() for end in part.aminmax()]
     return float(torch.stack(ends).abs().max()) if ends else 0.0
+
+
+def uncast(device: torch.device) -> AbstractContextManager[Any]:
+    """Without autocast; where there is none, without entering a block that an interrupt could keep from ending."""
+    on = torch.is_autocast_enabled(device.type)
+    return torch.autocast(device.type, enabled=False) if on else nullcontext()
 
 
 def rounding(hidden: Tensor) -> torch.dtype:

@@ -86,33 +86,59 @@ class Track:
         lengths = np.full(rows, steps) if call.lengths is None else call.lengths.cpu().numpy().astype(np.int64)
         before = continued(recent, rebuilt, rows) if call.given else [None] * rows
         sequence, offset = np.empty(rows, np.int64), np.zeros(rows, np.int64)
+        starts: dict[int, str] = {}
         for row, earlier in enumerate(before):
             if earlier is not None and not self.observed.bidirectional and earlier.ended_at_its_last_step(row):
                 sequence[row] = earlier.sequence[row]
                 offset[row] = self.sequences.length[sequence[row]]
             else:
-                start = "continued" if earlier is not None else origin(recent, rebuilt, call.given, row)
-                sequence[row] = self.begin(number, row, start)
-            self.sequences.length[sequence[row]] = int(offset[row] + lengths[row])
+                sequence[row] = len(self.sequences.stream) + len(starts)
+                starts[row] = "continued" if earlier is not None else origin(recent, rebuilt, call.given, row)
         chunk = Chunk(rebuilt, sequence, offset, lengths, steps, call.lengths is not None, training)
-        self.chunks.append(chunk)
-        self.count += 1
+        self.keep_weights(cells, number)
         self.parity, self.tolerance = max(self.parity, rebuilt.parity), max(self.tolerance, rebuilt.tolerance)
         self.training = self.training or training
+        self.commit(chunk, starts)
+        for row, earlier in enumerate(before):
+            if earlier is not None:
+                earlier.gone_on[row] = True
         recent.appendleft(chunk)
-        self.keep_weights(cells, number)
         return chunk
 
-    def begin(self, chunk: int, row: int, start: str) -> int:
-        runs = self.sequences
-        runs.stream.append(row)
-        runs.start.append(start)
-        runs.length.append(0)
-        runs.first.append((chunk, row))
-        return len(runs.stream) - 1
+    def commit(self, chunk: Chunk, starts: dict[int, str]) -> None:
+        """Take a call in, or nothing of it: an interrupt may come between any two lines."""
+        number, runs = self.count, self.sequences
+        known = len(runs.stream)
+        try:
+            runs.stream += starts
+            runs.start += starts.values()
+            runs.first += [(number, row) for row in starts]
+            runs.length += [0] * len(starts)
+            for row, place in enumerate(chunk.sequence.tolist()):
+                runs.length[place] = int(chunk.offset[row] + chunk.lengths[row])
+            self.chunks.append(chunk)
+            self.count += 1
+        except BaseException:
+            if self.count == number:
+                self.chunks[:] = [other for other in self.chunks if other is not chunk]
+                for entries in (runs.stream, runs.start, runs.first, runs.length):
+                    del entries[known:]
+                for row in np.flatnonzero(chunk.sequence < known).tolist():
+                    runs.length[chunk.sequence[row]] = int(chunk.offset[row])
+            raise
 
     def mark(self, chunk: Chunk, lengths: Array) -> None:
-        """Take the caller's word for which steps of an unpacked call are padding."""
+        """Take the caller's word for which steps of an unpacked call are padding, wholly or not at all."""
+        before = chunk.lengths, chunk.marked, [self.sequences.length[place] for place in chunk.sequence]
+        try:
+            self.shorten(chunk, lengths)
+        except BaseException:
+            chunk.lengths, chunk.marked, earlier = before
+            for place, length in zip(chunk.sequence.tolist(), earlier, strict=True):
+                self.sequences.length[place] = length
+            raise
+
+    def shorten(self, chunk: Chunk, lengths: Array) -> None:
         chunk.lengths, chunk.marked = np.minimum(lengths, chunk.lengths), True
         for row, sequence in enumerate(chunk.sequence.tolist()):
             before, real = int(chunk.offset[row]), int(chunk.lengths[row])
@@ -157,7 +183,7 @@ def continued(recent: Iterable[Chunk], rebuilt: Rebuilt, rows: int) -> list[Chun
         same = continues(chunk, rebuilt, rows)
         for row in np.flatnonzero(same).tolist():
             if found[row] is None and not chunk.gone_on[row]:
-                found[row], chunk.gone_on[row] = chunk, True
+                found[row] = chunk
     return found
 
 
