@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 import gatescope as gs
 
-LEAST_ROUNDS, MOST_ROUNDS, SECONDS_OF_BARE_CALLS, SECONDS_IN_A_ROW = 15, 60, 2.0, 0.02
+LEAST_ROUNDS, MOST_ROUNDS, SECONDS_OF_BARE_CALLS, SECONDS_IN_A_ROW = 5, 40, 5.0, 0.02
 OTHERS_EVERY = 3
 ATTACH_MS, MEMORY, ERROR, UNTOUCHED = 5.0, 1.0, 5e-6, 1.01
 RATIO = "of the bare call"
@@ -193,13 +193,20 @@ def memory(cases: Sequence[Case], quick: bool) -> Iterator[Row]:
 
 
 def run(cases: Sequence[Case], threads: Sequence[int], quick: bool) -> Iterator[Row]:
+    say("memory")
     yield from memory(cases, quick)
     for case in cases:
+        say(f"errors of {case.name}")
         yield from errors(case)
     yield untouched(*((4, 20) if quick else (100, 100)))
     for count in threads:
         for case in cases:
+            say(f"times of {case.name}, threads: {count}")
             yield from times(case, count, 3 if quick else MOST_ROUNDS)
+
+
+def say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
 
 
 def table(rows: Sequence[Row], heads: dict[str, tuple[str, str, str]], threads: int, cases: Sequence[Case]) -> str:
