@@ -24,10 +24,12 @@ from .layout import (
     TEXT_ATTRS,
     SchemaError,
     is_padding,
+    is_storable,
     is_text,
     listed,
     padding_mask,
     padding_value,
+    shortened,
 )
 
 
@@ -98,11 +100,10 @@ def _all_attrs(recording: xr.Dataset) -> Iterator[tuple[str, dict[Any, Any]]]:
 
 def check_names(recording: xr.Dataset) -> None:
     for name in recording.variables:
-        text = isinstance(name, str) and name.isprintable() and name.strip(". ") != ""
-        if not text or "/" in str(name) or str(name).startswith("__"):
+        if not is_storable(name):
             raise SchemaError(
-                f"A variable's name must be printable text without '/' and without '__' in front; {name!r} came. "
-                "Rename it."
+                "A variable's name must be printable text without '/' and without '__' in front, of at most 255 bytes "
+                f"and not 'zarr.json'; {shortened(str(name))!r} came. Rename it."
             )
 
 

@@ -100,7 +100,17 @@ def is_storable(name: Any) -> bool:
     [True, False, False, False, False, False]
     """
     text = isinstance(name, str) and name.isprintable() and name.strip(". ") != "" and "/" not in name
-    return text and not name.startswith("__") and name != "zarr.json" and len(name.encode()) <= 255
+    return text and not name.startswith("__") and fits_a_file(name)
+
+
+def fits_a_file(name: str) -> bool:
+    """Whether a name is Unicode text of at most 255 bytes, without NUL, that a zarr folder does not use itself."""
+    return (
+        "\0" not in name
+        and name != "zarr.json"
+        and len(name.encode(errors="surrogatepass")) <= 255
+        and is_unicode(np.array([name], object))
+    )
 
 
 def shortened(text: str) -> str:

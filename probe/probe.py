@@ -319,6 +319,12 @@ class Probe:
         """All recordings: an empty root and one node per module that was called, named by its path."""
         self._require_steps()
         self._require_calls()
+        slashed = next((path for path, track in self.tracks.items() if track.count and "/" in path), None)
+        if slashed is not None:
+            raise ValueError(
+                f"a tree's nodes must have names without '/'; the module {slashed!r} came. "
+                f"Take it alone, with recording({slashed!r})."
+            )
         if self._stream is not None:
             with self._lock:
                 opened = self._stream.open()

@@ -20,9 +20,11 @@ from .layout import (
     STARTS,
     SchemaError,
     as_label,
+    fits_a_file,
     padding_mask,
     padding_value,
     plain,
+    shortened,
 )
 
 __all__ = [
@@ -113,6 +115,11 @@ def _check_tree(tree: xr.DataTree, values: bool | None) -> None:
             raise SchemaError(
                 f"A tree of recordings has one level, dots staying in a node's name; node {name!r} has children. "
                 "Name the node by the module's full path."
+            )
+        if not fits_a_file(name):
+            raise SchemaError(
+                "A node's name must be Unicode text without NUL, of at most 255 bytes and not 'zarr.json'; "
+                f"{shortened(name)!r} came. Rename it."
             )
         try:
             validate(node.to_dataset(), values=values)

@@ -105,8 +105,9 @@ def choose_view(entries: Sequence[catalogue.Entry]) -> View | str:
     names = label_names(recording)
     texts = [name for name in names if recording[name].dtype == object]
     places = {int(recording["sequence"].values[at]): int(at) for at in np.flatnonzero(recording["length"].values)}
-    if not places:
-        return f"A recording needs a sequence with at least one step; {module} has none. Record it again."
+    if not places or not recording.sizes["unit"]:
+        lacking = "unit" if places else "sequence with at least one step"
+        return f"A recording needs a {lacking}; {module} has none. Record it again."
     preview = texts[0] if texts and len(places) <= 1000 else None
     sequence = choices.choose(
         "Sequence",

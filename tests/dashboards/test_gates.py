@@ -356,3 +356,8 @@ def test_recordings_of_torch_modules_are_shown_whatever_their_cell(opened, tmp_p
     for signal in page.selectbox(key="signal").options:
         healthy(page.selectbox(key="signal").set_value(signal).run())
         assert page.get("plotly_chart")
+
+
+def test_a_recording_without_units_is_said_to_have_none(opened, tmp_path, make_recording):
+    save_recording(make_recording().isel(unit=[], source=[]), tmp_path / "run.zarr")
+    assert "needs a unit" in texts(healthy(opened(tmp_path)))

@@ -72,6 +72,16 @@ def test_a_tree_has_an_empty_root_and_a_node_per_called_module(model, x):
         xr.testing.assert_identical(node.to_dataset().drop_attrs(), probe.recording(name).drop_attrs())
 
 
+def test_a_module_whose_path_cannot_name_a_node_is_recorded_alone():
+    model = nn.ModuleDict({"text/en": nn.GRU(3, 5), "audio": nn.GRU(3, 5)})
+    with gs.attach(model) as probe:
+        for module in model.values():
+            module(torch.zeros(4, 2, 3))
+    with pytest.raises(ValueError, match="the module 'text/en' came"):
+        probe.tree()
+    assert gs.validate(probe.recording("text/en")).module == "text/en"
+
+
 @pytest.mark.parametrize("wanted", ["middle", ["middle"], ("middle",)], ids=["text", "list", "tuple"])
 def test_only_the_named_modules_are_recorded(model, x, wanted):
     with gs.attach(model, wanted) as probe:

@@ -112,6 +112,8 @@ BROKEN: dict[str, Spoil] = {
     ),
     "text without '/'": lambda r: r.rename(token="a/b"),
     "'a\\\\x00b' came": lambda r: r.rename(token="a\0b"),
+    "and not 'zarr.json'": lambda r: r.rename(token="zarr.json"),
+    "of at most 255 bytes": lambda r: r.rename(token="ü" * 128),
     "at least one signal": lambda r: r.drop_vars(signal_names(r)),
     "'note' must be numeric": lambda r: r.assign(note=("sequence", np.array(["a", "b", "c"], dtype=object))),
     "'forget_gate' must have a role of gate, write": attr("forget_gate", "role", "door"),
@@ -141,6 +143,13 @@ def test_a_tree_of_another_shape_is_refused(make_recording, shape, sentence):
     tree = xr.DataTree.from_dict(dict.fromkeys(shape, make_recording()))
     with pytest.raises(SchemaError, match=sentence):
         validate(tree)
+
+
+@pytest.mark.parametrize("name", ["zarr.json", "a\0b", "\ud800", "ü" * 128])
+def test_a_node_that_files_cannot_name_is_refused(make_recording, name):
+    with pytest.raises(SchemaError, match="A node's name must be Unicode text") as caught:
+        validate(xr.DataTree(children={name: xr.DataTree(make_recording())}))
+    assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("thing", [None, 3, {"a": 1}, xr.DataArray(1)])
