@@ -49,6 +49,7 @@ class Nursery:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
 
@@ -71,7 +72,7 @@ class Nursery:
         assert self.hear() == {"ended": -signal.SIGKILL}
 
     def end(self) -> None:
-        self.process.kill()
+        os.killpg(self.process.pid, signal.SIGKILL)  # a child that still writes as well
         self.process.communicate()
 
 
