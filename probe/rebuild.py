@@ -1,5 +1,6 @@
 """Every signal of every step of an observed call, rebuilt at once from the model's own states, and certified."""
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy, deepcopy
 from functools import partial
@@ -134,8 +135,11 @@ class Part:
         steps = torch.arange(self.hidden.shape[0], device=self.hidden.device)
         return (steps[:, None] < lengths.to(self.hidden.device)).unsqueeze(-1)
 
-    def run(self, tape: Tape) -> float:
-        """Write all wanted signals to the tape; the error relative to the largest |memory|."""
+    def run(self, tape: Tape, *, closely: bool = False) -> float:
+        """Write all wanted signals to the tape; the error relative to the largest |memory|.
+
+        Of each block only the largest values are kept; where one is not finite, all goes `closely` once more.
+        """
         memory = self.initial[1:]
         gaps: list[Tensor] = []
         memories: list[Tensor] = []
@@ -147,11 +151,17 @@ class Part:
             with uncast(self.hidden.device):
                 now = self.cell.forward(input, state, tape, partial(self.scan, steps))
             memory = tuple(self.after(steps, new, old) for new, old in zip(now[1:], memory, strict=True))
-            gaps.append(self.real_only(now[0] - hidden, steps))
-            memories += now[1:] or [self.real_only(hidden, steps)]
+            found = [self.real_only(now[0] - hidden, steps)], now[1:] or [self.real_only(hidden, steps)]
+            gaps += found[0] if closely else ends(found[0])
+            memories += found[1] if closely else ends(found[1])
             self.keep_own(tape, steps)
         gaps += [rebuilt - final for rebuilt, final in zip(memory, self.final[1:], strict=True)]
-        return self.error(gaps, memories)
+        if closely:
+            return self.error(gaps, memories)
+        difference, largest_memory = largest(gaps), largest(memories)
+        if not isfinite(difference + largest_memory):
+            return self.run(tape, closely=True)
+        return difference / largest_memory if largest_memory > 0 else difference
 
     def blocks(self) -> list[slice]:
         """Steps that are rebuilt together: few enough for the cache, in the order of computation."""
@@ -197,12 +207,10 @@ class Part:
 
     def error(self, gaps: list[Tensor], memories: list[Tensor]) -> float:
         """Largest difference from the model's own states over the largest |memory|, over sequences that stay finite."""
-        difference, memory = largest(gaps), largest(memories)
-        if not isfinite(difference + memory):
-            self.infinite = self.not_finite(memories)
-            usable = ~self.infinite.any(0)
-            difference = largest([part[..., usable, :] for part in gaps])
-            memory = largest([part[..., usable, :] for part in memories])
+        self.infinite = self.not_finite(memories)
+        usable = ~self.infinite.any(0)
+        difference = largest([part[..., usable, :] for part in gaps])
+        memory = largest([part[..., usable, :] for part in memories])
         return difference / memory if memory > 0 else difference
 
     def not_finite(self, memories: list[Tensor]) -> Tensor:
@@ -220,8 +228,13 @@ class Part:
 
 def largest(parts: list[Tensor]) -> float:
     """The largest |value|; NaN where there is one, 0 where there is nothing."""
-    ends = [end for part in parts if part.numel() for end in part.aminmax()]
-    return float(torch.stack(ends).abs().max()) if ends else 0.0
+    found = ends(parts)
+    return float(torch.stack(found).abs().max()) if found else 0.0
+
+
+def ends(parts: Iterable[Tensor]) -> list[Tensor]:
+    """The lowest and highest value of each part that has any."""
+    return [end for part in parts if part.numel() for end in part.aminmax()]
 
 
 def uncast(device: torch.device) -> AbstractContextManager[Any]:

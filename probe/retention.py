@@ -1,6 +1,7 @@
 """How much of an old memory is left: the running product of the retention, as a sum of logs that never underflows."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -46,25 +47,43 @@ def log_retention(
     form, name = retention_form(retention)
     if form == "none" or (form != "constant" and name not in signals):
         return {}
-    shape = next(iter(signals.values())).shape if form == "constant" else signals[str(name)].shape
-    sums, zeros = np.empty(shape), np.zeros(shape, np.float32)
-    for place in np.ndindex(shape[:2]):
+    signal = next(iter(signals.values())) if form == "constant" else signals[str(name)]
+    sums = np.empty_like(signal, dtype=np.float64)  # in the signal's own order in memory, and summed in place
+    zeros: Array | None = None
+    for place in np.ndindex(signal.shape[:2]):
         here = {key: values[place] for key, values in signals.items() if key == name}
-        keep = np.broadcast_to(np.asarray(retention_values(retention, here), np.float64), shape[2:])
+        keep = np.broadcast_to(np.asarray(retention_values(retention, here)), signal.shape[2:])
         gone = (keep == 0) & ~padding[:, :, None]
-        logs = np.log(np.where(gone | padding[:, :, None], 1.0, keep))
+        skipped = gone | padding[:, :, None]
         order = slice(None, None, -1) if place[1] else slice(None)
-        sums[place] = logs[:, order].cumsum(1)[:, order]
+        np.log(keep, out=sums[place], where=~skipped, dtype=np.float64)
+        sums[place][skipped] = 0.0
+        accumulate(sums[place][:, order])
         if gone.any():
-            zeros[place] = gone[:, order].cumsum(1, dtype=np.float32)[:, order]
-    sums[:, :, padding], some = np.nan, bool(zeros.any())
-    zeros[:, :, padding] = np.nan
+            zeros = np.zeros_like(signal, dtype=np.float32) if zeros is None else zeros
+            zeros[place] = gone
+            accumulate(zeros[place][:, order])
+    sums[:, :, padding] = np.nan
     attrs = log_retention_attrs(retention, signals)
     found: dict[str, tuple[Array, dict[str, str]]] = {SUM: (sums, attrs)}
-    if some:
+    if zeros is not None:
+        zeros[:, :, padding] = np.nan
         counted = {"long_name": "running count of retentions of exactly 0", "symbol": "count", "units": "1"}
         found[ZEROS] = (zeros, counted)
     return found
+
+
+def accumulate(values: Array) -> None:
+    """Running sum over time of (sequence, time, unit), in place.
+
+    >>> values = np.ones((1, 3, 1))
+    >>> accumulate(values)
+    >>> values.ravel()
+    array([1., 2., 3.])
+    """
+    steps = np.swapaxes(values, 0, 1)
+    for before, now in pairwise(steps):
+        now += before
 
 
 def log_retention_attrs(retention: str, signals: Mapping[str, Array]) -> dict[str, str]:
