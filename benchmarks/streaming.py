@@ -6,8 +6,8 @@ Speed: the same signals, buffered in calls of 1 to 16 MB, are written by the sto
 (no fsync), and by xarray's `to_zarr(append_dim=...)`, in turns within a round; reported are medians over rounds of the
 ratio to the mean of the raw writes before and after. What the store does with a call is timed (arranging, running sums,
 overview, chunks, journal, commit, and what is done at the end), not the model. Opening: a recording of 5 GB (really
-written, and removed afterwards), from `open_recording` in a fresh process that has imported all and opened a small
-one before, to the first 2,000 steps of one unit. Memory: the peak of the resident set while a run much larger than the
+written, and removed afterwards), from `open_recording` in a fresh process that has imported all and opened a small one
+before, to the first 2,000 steps of one unit. Memory: the peak of the resident set while a run much larger than the
 buffer is written.
 """
 

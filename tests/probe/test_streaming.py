@@ -264,6 +264,30 @@ def test_calls_are_written_after_some_seconds_though_few(path: Path, monkeypatch
         assert gs.open_recording(path).attrs["calls"] == 1
 
 
+def test_a_flush_in_the_middle_of_a_call_leaves_it_until_its_labels_are_there(path: Path) -> None:
+    class Flushing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = nn.GRU(3, 4, batch_first=True)
+            self.probe: gs.Probe | None = None
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            hidden: torch.Tensor = self.rnn(x)[0]
+            if self.probe is not None:
+                self.probe.flush()
+            return hidden
+
+    model, batches = Flushing(), Batches.of(5, 7)
+    with gs.attach(model) as probe:
+        batches(model, probe)
+    with gs.attach(model, store=path) as stored:
+        model.probe = stored
+        batches(model, stored)
+    opened = gs.open_recording(path)
+    assert isinstance(opened, xr.Dataset)
+    same(probe.recording(), opened.load())
+
+
 def test_threads_write_whole_sequences(path: Path) -> None:
     model = nn.LSTM(3, 4, batch_first=True)
     inputs = torch.randn(4, 6, 2, 10, 3)
