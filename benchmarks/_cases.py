@@ -5,6 +5,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+UNSTEADY = 0.4
+"""Distance of the quartiles, in medians, from which a median says nothing about a reach."""
+
 
 class Case(NamedTuple):
     kind: str
@@ -65,8 +68,15 @@ class Row(NamedTuple):
     def met(self) -> bool | None:
         return None if self.reach is None or self.median is None else self.median <= self.reach
 
+    @property
+    def steady(self) -> bool:
+        """Whether the quartiles are near enough to each other for the median to say something."""
+        if self.median is None or self.lower is None or self.upper is None:
+            return True
+        return self.upper - self.lower <= UNSTEADY * abs(self.median)
+
     def as_dict(self) -> dict[str, str | int | float | bool | None]:
-        return self._asdict() | {"met": self.met}
+        return self._asdict() | {"met": self.met, "steady": self.steady}
 
     def text(self, form: str = ".2f") -> str:
         """Median, the quartiles where there are some, and whether the reach was met."""
@@ -77,4 +87,4 @@ class Row(NamedTuple):
             words.append(f"({self.lower:{form}}-{self.upper:{form}})")
         if self.met is not None:
             words.append("met" if self.met else f"missed {self.reach:g}")
-        return " ".join(words)
+        return " ".join(words if self.steady else [*words[:2], "unsteady"])

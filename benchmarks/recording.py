@@ -115,7 +115,7 @@ def times(case: Case, threads: int, most: int) -> Iterator[Row]:
 
 
 def milliseconds(took: list[Took]) -> Spread:
-    return spread([1000 * each.wall for each in took])
+    return spread([1000 * each.cpu for each in took])
 
 
 def errors(case: Case) -> Iterator[Row]:
