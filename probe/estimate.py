@@ -15,7 +15,7 @@ WRITING = 3e8
 """Bytes that a modest disk takes in a second."""
 
 
-SHORT = 0.5
+SHORT = 5.0
 """Seconds below which a call is measured again: the first one also warms things up."""
 
 
