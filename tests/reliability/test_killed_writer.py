@@ -23,6 +23,15 @@ import gatescope as gs
 WRITER = Path(__file__).with_name("writer.py")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """As in the writer: products on several threads may round otherwise."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="module")
 def writer() -> ModuleType:
     spec = importlib.util.spec_from_file_location("killed_writer", WRITER)
