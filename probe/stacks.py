@@ -94,8 +94,16 @@ class Stack(Observed):
                 raw = hidden if mask is None else hidden * mask
 
     @property
-    @abstractmethod
-    def depth(self) -> int: ...
+    def depth(self) -> int:
+        return int(self.module.num_layers)
+
+    @property
+    def dropout(self) -> float:
+        return float(self.module.dropout)
+
+    @property
+    def bidirectional(self) -> bool:
+        return bool(self.module.bidirectional)
 
     @abstractmethod
     def run_layer(self, index: int, form: Form, raw: Tensor, state: State) -> Tensor: ...
@@ -140,18 +148,6 @@ class TorchStack(Stack):
         sizes = [module.input_size] + [width] * (module.num_layers - 1)
         directions = range(2 if module.bidirectional else 1)
         self.shadows = [[shadow(module, size) for _ in directions] for size in sizes]
-
-    @property
-    def depth(self) -> int:
-        return self.module.num_layers
-
-    @property
-    def dropout(self) -> float:
-        return float(self.module.dropout)
-
-    @property
-    def bidirectional(self) -> bool:
-        return self.module.bidirectional
 
     @property
     def kind(self) -> AbstractCell:
@@ -222,18 +218,6 @@ class OpenStack(Stack):
     """Our own unrolled stack."""
 
     module: Recurrent
-
-    @property
-    def depth(self) -> int:
-        return self.module.num_layers
-
-    @property
-    def dropout(self) -> float:
-        return float(self.module.dropout)
-
-    @property
-    def bidirectional(self) -> bool:
-        return self.module.bidirectional
 
     def cells(self) -> list[list[AbstractCell]]:
         return settled(self.module).cells  # type: ignore[no-any-return]
