@@ -1,0 +1,22 @@
+"""How the kernels of this folder are compiled: by numba, kept on disk, without fastmath."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from numba import njit
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def compiled(function: Function) -> Function:
+    """The function, compiled when it is first called; the code is kept beside the source or in the user's cache.
+
+    Where neither folder can be written, it is compiled anew in each process. Floating-point operations are done in
+    the order in which they stand (no fastmath): what a seed gives does not depend on the compiler.
+    """
+    try:
+        return cast(Function, njit(cache=True)(function))
+    except RuntimeError as error:
+        if "cannot cache function" not in str(error):
+            raise
+        return cast(Function, njit(function))
