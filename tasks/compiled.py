@@ -12,11 +12,12 @@ def compiled(function: Function) -> Function:
     """The function, compiled when it is first called; the code is kept beside the source or in the user's cache.
 
     Where neither folder can be written, it is compiled anew in each process. Floating-point operations are done in
-    the order in which they stand (no fastmath): what a seed gives does not depend on the compiler.
+    the order in which they stand (no fastmath): what a seed gives does not depend on the compiler. A division by zero
+    gives infinity or NaN, as in numpy; a check would keep loops from being vectorised.
     """
     try:
-        return cast(Function, njit(cache=True)(function))
+        return cast(Function, njit(cache=True, error_model="numpy")(function))
     except RuntimeError as error:
         if "cannot cache function" not in str(error):
             raise
-        return cast(Function, njit(function))
+        return cast(Function, njit(error_model="numpy")(function))
