@@ -15,14 +15,28 @@ from typing import TYPE_CHECKING
 from .signals import VERSION, Signal
 
 if TYPE_CHECKING:
-    from . import cells
-    from .cells import AbstractCell, GRUCell, LSTMCell, PeepholeLSTMCell, Recurrent, RNNCell, from_torch, to_torch
+    from . import cells, tasks
+    from .cells import (
+        AbstractCell,
+        BlockNetwork,
+        GRUCell,
+        LSTMCell,
+        MemoryBlockCell,
+        PeepholeLSTMCell,
+        Recurrent,
+        ResetBeforeGRUCell,
+        RNNCell,
+        from_torch,
+        to_torch,
+    )
+    from .probe.analyzers.drift import drift
     from .probe.analyzers.saturation import saturation
     from .probe.attach import attach, record
     from .probe.concat import concat
     from .probe.estimate import Estimate, estimate
     from .probe.find import modules, register
     from .probe.overview import open_overview
+    from .probe.plots.drift import plot_drift
     from .probe.plots.saturation import plot_saturation
     from .probe.plots.signal import plot_signal
     from .probe.plots.traces import plot_traces
@@ -37,20 +51,25 @@ __version__ = VERSION
 _HOMES = {
     "cells": (
         "AbstractCell",
+        "BlockNetwork",
         "GRUCell",
         "LSTMCell",
+        "MemoryBlockCell",
         "PeepholeLSTMCell",
         "RNNCell",
         "Recurrent",
+        "ResetBeforeGRUCell",
         "from_torch",
         "to_torch",
     ),
+    "probe.analyzers.drift": ("drift",),
     "probe.analyzers.saturation": ("saturation",),
     "probe.attach": ("attach", "record"),
     "probe.concat": ("concat",),
     "probe.estimate": ("Estimate", "estimate"),
     "probe.find": ("modules", "register"),
     "probe.overview": ("open_overview",),
+    "probe.plots.drift": ("plot_drift",),
     "probe.plots.saturation": ("plot_saturation",),
     "probe.plots.signal": ("plot_signal",),
     "probe.plots.traces": ("plot_traces",),
@@ -63,25 +82,30 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AbstractCell",
+    "BlockNetwork",
     "Estimate",
     "GRUCell",
     "LSTMCell",
+    "MemoryBlockCell",
     "ParityError",
     "PeepholeLSTMCell",
     "Probe",
     "RNNCell",
     "Recurrent",
+    "ResetBeforeGRUCell",
     "SchemaError",
     "Signal",
     "__version__",
     "attach",
     "cells",
     "concat",
+    "drift",
     "estimate",
     "from_torch",
     "modules",
     "open_overview",
     "open_recording",
+    "plot_drift",
     "plot_saturation",
     "plot_signal",
     "plot_traces",
@@ -89,6 +113,7 @@ __all__ = [
     "register",
     "saturation",
     "save_recording",
+    "tasks",
     "to_torch",
     "validate",
 ]
@@ -102,8 +127,8 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         """Load a public name from its home the first time it is asked for."""
-        if name == "cells":
-            return import_module(".cells", __name__)
+        if name in ("cells", "tasks"):
+            return import_module(f".{name}", __name__)
         if name not in _HOME_OF:
             from difflib import get_close_matches
 

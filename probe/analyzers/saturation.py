@@ -6,9 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from ...signals import GATE_ROLES, SCHEMA
+from ...signals import GATE_ROLES
 from ..schema import SIGNAL_DIMS as DIMS
-from ..schema import SchemaError, signal_names
+from ..schema import signal_names
+from .runs import require_recording
 from .tally import Counts, Numbers, Tally, per_step
 
 RESULT_DIMS = ("layer", "direction", "unit")
@@ -148,16 +149,7 @@ def bounded_names(recording: xr.Dataset) -> list[str]:
 
 def _bounded_signals(recording: xr.Dataset) -> list[str]:
     """The signals that `saturation` counts, of what must be a recording with at least one of them."""
-    if not isinstance(recording, xr.Dataset):
-        raise TypeError(
-            f"saturation needs one recording, an xarray Dataset; {type(recording).__name__} came. "
-            "Take one node of a tree: tree['name'].to_dataset()."
-        )
-    if recording.attrs.get("schema") != SCHEMA:
-        raise SchemaError(
-            f"saturation needs a recording, with attribute schema={SCHEMA!r}; {recording.attrs.get('schema')!r} came. "
-            "Pass what record or open_recording returns, and keep its attributes."
-        )
+    require_recording(recording, "saturation")
     names = bounded_names(recording)
     if not names:
         raise ValueError(

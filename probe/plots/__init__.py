@@ -1,7 +1,8 @@
 """Pictures of recordings and of the measures' results, on matplotlib axes."""
 
+from .drift import plot_drift
 from .saturation import plot_saturation
 from .signal import plot_signal
 from .traces import plot_traces
 
-__all__ = ["plot_saturation", "plot_signal", "plot_traces"]
+__all__ = ["plot_drift", "plot_saturation", "plot_signal", "plot_traces"]

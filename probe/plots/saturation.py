@@ -5,9 +5,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from ...signals import GATE_ROLES
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito, colour-blind-safe
-MARKERS = ("o", "^", "s", "D", "v", "P")
+from .places import COLOURS, MARKERS, chosen_places, places_title
 
 
 def plot_saturation(
@@ -44,7 +42,7 @@ def plot_saturation(
     """
     if not {"left", "right", "role", "signal"} <= set(map(str, result.variables)):
         raise ValueError(f"plot_saturation needs what saturation returned; {sorted(map(str, result.variables))} came.")
-    chosen = _chosen(result, layer, direction)
+    chosen = chosen_places(result, layer, direction)
     gates = [
         str(name)
         for name, role in zip(chosen["signal"].to_numpy(), chosen["role"].to_numpy(), strict=True)
@@ -76,30 +74,13 @@ def plot_saturation(
             label=gate,
             zorder=2 + place,
         )
-    ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal", title=_title(result, chosen))
+    ax.set(
+        xlim=(-0.03, 1.03),
+        ylim=(-0.03, 1.03),
+        aspect="equal",
+        title=places_title("Saturation of gates", result, chosen),
+    )
     ax.set_xlabel(f"share of steps left-saturated (below {result.attrs.get('low', np.nan):g} of the range)")
     ax.set_ylabel(f"share of steps right-saturated (above {result.attrs.get('high', np.nan):g} of the range)")
     ax.legend(loc="upper right", framealpha=0.9)
     return ax
-
-
-def _chosen(result: xr.Dataset, layer: int | None, direction: str | None) -> xr.Dataset:
-    """The result with only the layer and direction asked for; both dimensions stay."""
-    for dim, value in {"layer": layer, "direction": direction}.items():
-        choices = result[dim].to_numpy().tolist()
-        if value is not None and value not in choices:
-            raise ValueError(f"{dim} must be one of {choices}; {value!r} came.")
-        if value is not None:
-            result = result.isel({dim: [choices.index(value)]})
-    return result
-
-
-def _title(result: xr.Dataset, chosen: xr.Dataset) -> str:
-    layers, directions = chosen["layer"].to_numpy().tolist(), chosen["direction"].to_numpy().tolist()
-    which = [
-        f"layer {layers[0]}" if len(layers) == 1 else f"{len(layers)} layers",
-        directions[0] if len(directions) == 1 else "both directions",
-        f"{chosen.sizes['unit']} units" + (" each" if len(layers) * len(directions) > 1 else ""),
-    ]
-    module, cell = result.attrs.get("module", ""), result.attrs.get("cell", "")
-    return f"Saturation of gates: {module} ({cell})\n" + ", ".join(which)

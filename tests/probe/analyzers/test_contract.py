@@ -10,13 +10,14 @@ import pytest
 import xarray as xr
 
 from gatescope.probe import pieces
-from gatescope.probe.analyzers import saturation
+from gatescope.probe.analyzers import drift, saturation
 from gatescope.probe.store import open_recording, save_recording
 
 Make = Callable[..., xr.Dataset]
 Analyzer = Callable[..., xr.Dataset]
 
 ANALYZERS: list[tuple[Analyzer, dict[str, Any]]] = [
+    (drift, {"late": 0.8, "confidence": 0.9, "epsilon": 0.02, "training_length": 4}),
     (saturation, {"low": 0.2, "high": 0.7}),
 ]
 
