@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from math import sqrt
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -22,6 +23,8 @@ class AbstractCell(nn.Module, ABC):
     states : names of what is carried from step to step; the first is what the cell shows.
     gates : blocks of rows of `weight_hh`, in order.
     peepholes : the gates whose connections to the memory are the rows of `weight_peephole`, in order.
+    squashers : for a memory that is not shown through tanh, through what; such as `tanh(x/2)`.
+    variant : which form of the cell, where it has several.
     parallel : whether all signals of all steps follow from the inputs, the shown states before each step and one
         linear scan, so that `forward` with `remember=linear_scan` rebuilds a whole recording.
     """
@@ -31,6 +34,8 @@ class AbstractCell(nn.Module, ABC):
     states: tuple[str, ...]
     gates: tuple[str, ...]
     peepholes: tuple[str, ...] = ()
+    squashers: Mapping[str, str] = MappingProxyType({})
+    variant: str | None = None
     parallel: bool = True
 
     input_size: int
@@ -92,6 +97,15 @@ class AbstractCell(nn.Module, ABC):
         bound = 1 / sqrt(self.hidden_size)
         for weight in self.parameters():
             nn.init.uniform_(weight, -bound, bound)
+
+    def recurrent_weight(self) -> Tensor | None:
+        """`weight_hh` by gate, (gate, unit, source): through what a step acts on the next; None without `weight_hh`."""
+        weight: Tensor | None = getattr(self, "weight_hh", None)
+        return None if weight is None else weight.reshape(len(self.gates), -1, weight.shape[-1])
+
+    def unit_blocks(self) -> tuple[int, ...] | None:
+        """Which memory block each unit belongs to; None where no units share gates."""
+        return None
 
     def check(self, x: Tensor, state: tuple[Tensor, ...]) -> None:
         """Raise a `ValueError` where input or state do not have the shape that the cell needs."""

@@ -80,7 +80,7 @@ class PeepholeLSTMCell(AbstractCell):
         super().__init__(input_size, hidden_size, bias=bias)
         if variant not in VARIANTS:
             raise ValueError(f"variant of PeepholeLSTMCell must be one of {', '.join(VARIANTS)}; {variant!r} came.")
-        self.variant = variant
+        self.variant: Variant = variant
         self.gates = tuple(gate for gate in GATES if gate != WITHOUT.get(variant))
         self.peepholes = () if variant == "NP" else tuple(gate for gate in self.gates if gate in PEEPHOLES)
         self.parallel = variant == "NP"  # else gates depend on the memory itself

@@ -35,6 +35,8 @@ def assemble(track: Track, *, sums: bool = True) -> xr.Dataset:
         "start": ("sequence", np.asarray(runs.start, object)),
         "call": (LABEL_DIMS, calls(track, steps)),
     }
+    if (blocks := cell.unit_blocks()) is not None:
+        coords["block"] = ("unit", np.array(blocks, np.int64))
     if cell.proj_size:
         coords["projection"] = np.arange(cell.proj_size)
     data: dict[str, Any] = {}
@@ -143,6 +145,8 @@ def attributes(cell: AbstractCell, name: str) -> dict[str, str | float]:
         "role": signal.role,
         "units": "1",
     }
+    if name in cell.squashers:
+        found["squasher"] = cell.squashers[name]
     if signal.bounds is not None:
         found |= {"lower": float(signal.bounds[0]), "upper": float(signal.bounds[1])}
     return found

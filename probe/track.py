@@ -2,8 +2,9 @@
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -219,20 +220,19 @@ def recurrent_weights(cells: list[list[AbstractCell]]) -> dict[str, Array]:
     """
     found: dict[str, Array] = {}
     first = cells[0][0]
-    if getattr(first, "weight_hh", None) is not None:
-        rows = stacked(cells, "weight_hh")
-        found["weight_hh"] = rows.reshape(*rows.shape[:2], len(first.gates), -1, rows.shape[-1])
+    if first.recurrent_weight() is not None:
+        found["weight_hh"] = stacked(cells, lambda cell: cell.recurrent_weight())
     if getattr(first, "weight_hr", None) is not None:
-        found["weight_hr"] = stacked(cells, "weight_hr")
+        found["weight_hr"] = stacked(cells, attrgetter("weight_hr"))
     if getattr(first, "weight_peephole", None) is not None:
-        rows = stacked(cells, "weight_peephole")
+        rows = stacked(cells, attrgetter("weight_peephole"))
         found["weight_peephole"] = np.zeros((*rows.shape[:2], len(first.gates), rows.shape[-1]), rows.dtype)
         found["weight_peephole"][:, :, [first.gates.index(gate) for gate in first.peepholes]] = rows
     return found
 
 
-def stacked(cells: list[list[AbstractCell]], name: str) -> Array:
-    return np.stack([np.stack([as_numpy(getattr(cell, name)) for cell in layer]) for layer in cells])
+def stacked(cells: list[list[AbstractCell]], weight: Callable[[AbstractCell], Any]) -> Array:
+    return np.stack([np.stack([as_numpy(weight(cell)) for cell in layer]) for layer in cells])
 
 
 def as_numpy(tensor: Tensor) -> Array:
