@@ -59,7 +59,7 @@ def step(
     symbols: Integers, targets: Integers, branches: Integers, state: int, random: np.uint64
 ) -> tuple[np.uint64, int, int]:
     """One step from `state`: the random stream's next state, the emitted symbol and the state after it."""
-    branch = 0
+    branch = np.int64(0)
     following = np.uint64(random)
     if branches[state] == 2:
         following, branch = coin(following)

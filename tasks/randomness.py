@@ -53,7 +53,7 @@ def next_bits(state: np.uint64) -> tuple[np.uint64, np.uint64]:
 
 
 @compiled
-def coin(state: np.uint64) -> tuple[np.uint64, int]:
+def coin(state: np.uint64) -> tuple[np.uint64, np.int64]:
     """The next state and 0 or 1 with equal chance: the top bit of `next_bits`."""
     following, bits = next_bits(state)
     return following, np.int64(bits >> S63)
@@ -83,7 +83,7 @@ def key(*parts: int) -> np.uint64:
 
     Examples
     --------
-    >>> key(1, 2) == mix(mix(START, 1), 2), key(1, 2) == key(2, 1)
+    >>> bool(key(1, 2) == mix(mix(START, 1), 2)), bool(key(1, 2) == key(2, 1))
     (True, False)
     """
     state = START
