@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-from math import sqrt
 
 import numpy as np
 import pytest
@@ -99,8 +98,8 @@ def test_declarations_use_the_shared_vocabulary(row):
     assert sum(signal.role == "memory" for signal in cell.signals) == 1
     form, what = retention_form(cell.retention)
     assert form in ("none", "constant") or by_name[what].bounds == (0, 1)
-    if hasattr(cell, "weight_hh"):
-        assert cell.weight_hh.shape == (len(cell.gates) * cell.hidden_size, cell.output_size)
+    if cell.recurrent_weight() is not None:
+        assert cell.recurrent_weight().shape == (len(cell.gates), cell.hidden_size, cell.output_size)
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -179,10 +178,11 @@ def test_the_same_seed_draws_torchs_initial_weights(row_in_torch):
     assert list(theirs) == list(ours)
 
 
-def test_initial_weights_fill_the_interval_of_one_over_root_hidden_size(row):
-    cell = row.make(20, 30)
-    for weight in cell.parameters():
-        assert 0.9 / sqrt(30) < weight.abs().max() <= 1 / sqrt(30)
+def test_initial_weights_fill_their_interval(row):
+    cell, end = row.make(20, 30), row.interval(30)
+    for name, weight in cell.named_parameters():
+        if not (row.own_biases and name.startswith("bias")):
+            assert 0.9 * end < weight.abs().max() <= torch.tensor(end)
 
 
 def test_gradients_equal_finite_differences(row):
@@ -253,7 +253,7 @@ def test_device_and_dtype_reach_every_weight(row):
 def test_bad_sizes_and_shapes_are_told_in_one_sentence_with_both_numbers(row):
     with pytest.raises(ValueError, match=r"input_size of \w+ must be at least 1; 0 came"):
         row.make(0, 4)
-    with pytest.raises(ValueError, match=r"hidden_size of \w+ must be at least 1; -2 came"):
+    with pytest.raises(ValueError, match=r"(hidden_size|blocks) of \w+ must be .*at least 1; -2 came"):
         row.make(3, -2)
     cell = row.make(3, 4)
     state = cell.zero_state(torch.zeros(()), (2,))
