@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from .probe.analyzers.drift import drift
     from .probe.analyzers.saturation import saturation
+    from .probe.analyzers.selectivity import selectivity
     from .probe.attach import attach, record
     from .probe.concat import concat
     from .probe.estimate import Estimate, estimate
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from .probe.overview import open_overview
     from .probe.plots.drift import plot_drift
     from .probe.plots.saturation import plot_saturation
+    from .probe.plots.selectivity import plot_selectivity
     from .probe.plots.signal import plot_signal
     from .probe.plots.traces import plot_traces
     from .probe.probe import Probe
@@ -64,6 +66,7 @@ _HOMES = {
     ),
     "probe.analyzers.drift": ("drift",),
     "probe.analyzers.saturation": ("saturation",),
+    "probe.analyzers.selectivity": ("selectivity",),
     "probe.attach": ("attach", "record"),
     "probe.concat": ("concat",),
     "probe.estimate": ("Estimate", "estimate"),
@@ -71,6 +74,7 @@ _HOMES = {
     "probe.overview": ("open_overview",),
     "probe.plots.drift": ("plot_drift",),
     "probe.plots.saturation": ("plot_saturation",),
+    "probe.plots.selectivity": ("plot_selectivity",),
     "probe.plots.signal": ("plot_signal",),
     "probe.plots.traces": ("plot_traces",),
     "probe.probe": ("Probe",),
@@ -107,12 +111,14 @@ __all__ = [
     "open_recording",
     "plot_drift",
     "plot_saturation",
+    "plot_selectivity",
     "plot_signal",
     "plot_traces",
     "record",
     "register",
     "saturation",
     "save_recording",
+    "selectivity",
     "tasks",
     "to_torch",
     "validate",

@@ -2,5 +2,6 @@
 
 from .drift import drift
 from .saturation import saturation
+from .selectivity import selectivity
 
-__all__ = ["drift", "saturation"]
+__all__ = ["drift", "saturation", "selectivity"]

@@ -80,7 +80,8 @@ def _name_units(ax: Axes, chosen: xr.Dataset, order: np.ndarray) -> None:
     names = [str(unit) for unit in chosen["unit"].to_numpy()] * (chosen.sizes["layer"] * chosen.sizes["direction"])
     pooled = len(names) > chosen.sizes["unit"]
     if len(order) <= MARKED and not pooled:
-        ax.set_xticks(range(len(order)), [names[unit] for unit in order])
+        upright = len(order) <= MARKED // 2
+        ax.set_xticks(range(len(order)), [names[unit] for unit in order], rotation=0 if upright else 90)
         ax.set_xlabel("unit, in order of trend")
     else:
         ax.set_xlabel("units in order of trend")
