@@ -35,8 +35,7 @@ def assemble(track: Track, *, sums: bool = True) -> xr.Dataset:
         "start": ("sequence", np.asarray(runs.start, object)),
         "call": (LABEL_DIMS, calls(track, steps)),
     }
-    if (blocks := cell.unit_blocks()) is not None:
-        coords["block"] = ("unit", np.array(blocks, np.int64))
+    coords |= unit_coordinates(cell)
     if cell.proj_size:
         coords["projection"] = np.arange(cell.proj_size)
     data: dict[str, Any] = {}
@@ -55,6 +54,12 @@ def assemble(track: Track, *, sums: bool = True) -> xr.Dataset:
     for name, values in labels(track, steps):
         coords[name] = (LABEL_DIMS, values)
     return xr.Dataset(data, coords=coords, attrs=provenance(track, cell))
+
+
+def unit_coordinates(cell: AbstractCell) -> dict[str, tuple[str, Array]]:
+    """What is said of each unit: `block`, which units share gates, for cells with memory blocks."""
+    blocks = cell.unit_blocks()
+    return {} if blocks is None else {"block": ("unit", np.array(blocks, np.int64))}
 
 
 def last_dim(cell: AbstractCell, name: str) -> str:

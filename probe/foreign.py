@@ -101,7 +101,8 @@ def problems(cell: AbstractCell) -> Iterator[str]:
     form, keep = retention_form(cell.retention)
     if form in ("signal", "complement") and keep not in names:
         yield f"have the signal of its retention {cell.retention!r}; {names} came. Tap it"
-    weight = getattr(cell, "weight_hh", None)
+    own = type(cell).recurrent_weight is not AbstractCell.recurrent_weight  # it lays its rows out itself
+    weight = None if own else getattr(cell, "weight_hh", None)
     rows = len(cell.gates) * cell.hidden_size
     if weight is not None and len(weight) != rows:
         yield f"have {rows} rows in weight_hh, hidden_size for each of {cell.gates}; {len(weight)} came. Name its gates"
