@@ -88,9 +88,9 @@ def plot_selectivity(
     steps = int(chosen["lag"])
     ax.set_xlabel(where + (f" {steps} steps before" if steps > 0 else f" {-steps} steps after" if steps < 0 else ""))
     ax.set_ylabel("AUC: this class against the others" if measure == "auc" else "correlation with the label")
-    ax.set_ylim((-0.04, 1.04) if measure == "auc" else (-1.08, 1.08))
+    ax.set_ylim((-0.04, 1.16) if measure == "auc" else (-1.08, 1.35))  # room for the legend
     ax.set_title(places_title("Selectivity", result, chosen))
-    ax.legend(loc="best", framealpha=0.9)
+    ax.legend(loc="upper center", ncols=2, framealpha=0.9, fontsize="small")
     return ax
 
 
