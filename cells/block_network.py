@@ -6,12 +6,14 @@ from itertools import pairwise
 from typing import Any, cast, final
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from .memory_block import WEIGHTS, Forget, MemoryBlockCell, check_sizes
 from .recurrent import Recurrent
 
+Array = NDArray[Any]
 LAYER = "recurrent.layers.0.0."
 NAMES = {"cell.weight_ih": LAYER + "weight_ih", "cell.weight_hh": LAYER + "weight_hh", "cell.bias": LAYER + "bias_ih"}
 """The name of each weight of the blocks in files, and where the module keeps it."""
@@ -39,6 +41,9 @@ class BlockNetwork(nn.Module):
     >>> network = BlockNetwork(7, 7, blocks=4, size=2)
     >>> network.weight_count, BlockNetwork(7, 7, blocks=4, size=2, shortcut=False).weight_count
     (424, 375)
+    >>> outputs, (hidden_state, cell_state) = network(torch.zeros(1, 12, 7))
+    >>> outputs.shape, cell_state.shape
+    (torch.Size([1, 12, 7]), torch.Size([1, 1, 8]))
     """
 
     def __init__(
@@ -90,16 +95,23 @@ class BlockNetwork(nn.Module):
 
     def forward(
         self,
-        inputs: Float[Tensor, "sequence time input"],
+        inputs: Tensor | Array,
         state: tuple[Float[Tensor, "1 sequence unit"], ...] | None = None,
         *,
-        reset: Bool[Tensor, "sequence time"] | None = None,
+        reset: Tensor | Array | None = None,
     ) -> tuple[Float[Tensor, "sequence time output"], tuple[Float[Tensor, "1 sequence unit"], ...]]:
         """Outputs at every step and the state after the last one, which a next call may go on from.
 
-        `reset` is True at the steps before which the whole state is set to zero from outside: the first step of each
-        segment. A probe records each stretch between resets as a sequence of its own, with `start` imposed.
+        Parameters
+        ----------
+        inputs : (sequence, time, input), a tensor or an array; taken in the network's own dtype.
+        state : what an earlier call gave; zeros if left out.
+        reset : (sequence, time), True at the steps before which the whole state is set to zero from outside, the first
+            step of each segment. A probe records each stretch between resets as a sequence of its own, with `start`
+            imposed.
         """
+        inputs = torch.as_tensor(inputs, dtype=self.readout.weight.dtype, device=self.readout.weight.device)
+        reset = None if reset is None else torch.as_tensor(reset, device=inputs.device)
         if inputs.dim() != 3:
             raise ValueError(
                 f"the inputs of BlockNetwork must be (sequence, time, input); shape {tuple(inputs.shape)} came. "

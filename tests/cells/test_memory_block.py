@@ -163,6 +163,12 @@ def test_a_state_handed_back_goes_on():
     assert (torch.cat([first, second], 1) - made(x)[0]).abs().max() < 1e-15
 
 
+def test_arrays_of_another_dtype_are_read_in_the_networks_own():
+    made, x, reset = network(), sequences(6).float(), np.zeros((3, 6), bool)
+    reset[:, 4] = True
+    assert torch.equal(made(x.numpy(), reset=reset)[0], made(x.double(), reset=torch.tensor(reset))[0])
+
+
 def test_cells_of_a_block_share_its_gates_and_no_others():
     cell = network().cell
     x, state = torch.randn(7, dtype=DOUBLE), tuple(torch.randn(8, dtype=DOUBLE) for _ in range(2))
