@@ -14,6 +14,7 @@ from .memory_block import WEIGHTS, Forget, MemoryBlockCell, check_sizes
 from .recurrent import Recurrent
 
 Array = NDArray[Any]
+State = tuple[Tensor, ...]
 LAYER = "recurrent.layers.0.0."
 NAMES = {"cell.weight_ih": LAYER + "weight_ih", "cell.weight_hh": LAYER + "weight_hh", "cell.bias": LAYER + "bias_ih"}
 """The name of each weight of the blocks in files, and where the module keeps it."""
@@ -79,8 +80,9 @@ class BlockNetwork(nn.Module):
         self.shortcut = shortcut
         width = cell.hidden_size + inputs * shortcut
         self.readout = nn.Linear(width, outputs, bias=output_bias, device=device, dtype=dtype)
-        self.register_state_dict_post_hook(name_for_files)
-        self.register_load_state_dict_pre_hook(name_as_kept)
+        untyped: Any = self
+        untyped.register_state_dict_post_hook(name_for_files)
+        untyped.register_load_state_dict_pre_hook(name_as_kept)
         for weight in self.readout.parameters():
             nn.init.uniform_(weight, -WEIGHTS, WEIGHTS)
 
@@ -125,7 +127,7 @@ class BlockNetwork(nn.Module):
             output, state = self.recurrent(inputs[:, begin:end], state)
             shown.append(output)
         y = torch.cat(shown, dim=1)
-        return self.readout(torch.cat([y, inputs], dim=-1) if self.shortcut else y).sigmoid(), state
+        return self.readout(torch.cat([y, inputs], dim=-1) if self.shortcut else y).sigmoid(), cast(State, state)
 
     @staticmethod
     def cuts(inputs: Tensor, reset: Tensor | None) -> list[int]:

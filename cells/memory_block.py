@@ -155,7 +155,8 @@ class MemoryBlockCell(AbstractCell):
 
     def of_block(self, values: Float[Tensor, "*batch unit"]) -> Float[Tensor, "*batch block"]:
         """A gate's value of each block: the mean over its units, which differ only where somebody rewrote one."""
-        return values.unflatten(-1, (self.blocks, self.size)).mean(-1)
+        of_cells: Tensor = values.unflatten(-1, (self.blocks, self.size))
+        return of_cells.mean(-1)
 
     def recurrent_weight(self) -> Tensor:
         """(gate, unit, source): rows of shared gates stand at every unit of their block; only units are sources."""

@@ -191,6 +191,15 @@ def test_a_reset_from_outside_is_recorded_as_imposed():
     np.testing.assert_allclose(recording.cell_state.values[0, 0, 2, :4], alone["cell_state"][0], rtol=0, atol=1e-12)
 
 
+def test_calls_without_a_state_begin_at_zero_and_not_by_a_reset():
+    model, reset = network(), torch.zeros(ROWS, STEPS, dtype=torch.bool)
+    reset[:, [0, 20]] = True
+    with gs.attach(model) as probe:
+        model(batch(), reset=reset)
+        model(batch(), reset=reset)
+    assert probe.recording().start.values.tolist() == (["zero"] * ROWS + ["imposed"] * ROWS) * 2
+
+
 def test_streams_in_pieces_are_one_sequence():
     model, x = network(gates_see_gates=True), batch()
     with gs.attach(model) as probe:
