@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import shards
 from .layout import padding_value
 from .text import escape_all, unescape_all
 
@@ -51,9 +52,12 @@ class GrowingArray:
         chunks: Sequence[int],
         dtype: np.dtype[Any],
         attrs: dict[str, Any],
+        batches: int = 0,
     ) -> None:
         self.folder, self.dims, self.shape, self.chunks = folder, tuple(dims), tuple(shape), tuple(chunks)
         self.dtype, self.attrs = dtype, attrs
+        self.batches = batches  # chunks in a file, each time first; 0: a chunk is a file, in the order of its dims
+        self.chunk_bytes = prod(self.chunks) * dtype.itemsize
         self.strides = [prod(self.chunks[axis + 1 :]) * dtype.itemsize for axis in range(len(self.chunks))]
         self.files: dict[Path, int] = {}  # open ones
 
@@ -62,22 +66,31 @@ class GrowingArray:
         """An array that an earlier process made."""
         meta = json.loads((folder / "zarr.json").read_text(encoding="utf-8"))
         kind = np.dtype(object) if meta["data_type"] == "string" else np.dtype(meta["data_type"])
-        chunks = meta["chunk_grid"]["configuration"]["chunk_shape"]
-        return cls(folder, meta["dimension_names"], meta["shape"], chunks, kind, meta["attributes"])
+        chunks = file = meta["chunk_grid"]["configuration"]["chunk_shape"]
+        batches = 0
+        if meta["codecs"][0]["name"] == "sharding_indexed":
+            chunks = meta["codecs"][0]["configuration"]["chunk_shape"]
+            batches = file[2] // chunks[2]
+        return cls(folder, meta["dimension_names"], meta["shape"], chunks, kind, meta["attributes"], batches)
 
     def describe(self) -> None:
         """Write what the array is: zarr's own file beside the chunks."""
         text = self.dtype == object
         fill = {"f": "NaN", "i": -1, "b": False, "O": ""}[self.dtype.kind]
-        codec: dict[str, Any] = {"name": "bytes", "configuration": {"endian": "little"}}
-        grid = {"name": "regular", "configuration": {"chunk_shape": list(self.chunks)}}
+        codecs: list[dict[str, Any]] = [{"name": "bytes", "configuration": {"endian": "little"}}]
+        file = list(self.chunks)
+        if text:
+            codecs = [{"name": "vlen-utf8", "configuration": {}}]
+        elif self.batches:
+            codecs, file = shards.codecs(self.chunks), shards.file_shape(self.chunks, self.batches)
+        grid = {"name": "regular", "configuration": {"chunk_shape": file}}
         meta = {
             "shape": list(self.shape),
             "data_type": "string" if text else self.dtype.name,
             "chunk_grid": grid,
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
             "fill_value": fill,
-            "codecs": [{"name": "vlen-utf8", "configuration": {}} if text else codec],
+            "codecs": codecs,
             "attributes": self.attrs,
             "dimension_names": list(self.dims),
             "zarr_format": 3,
@@ -106,15 +119,29 @@ class GrowingArray:
                 self.write_text(self.path(cell), inside, values[part])
             return
         values = values.astype(self.dtype, copy=False)
+        if self.batches:
+            place = shards.regions(self.chunks[2:4], self.batches, start[2:4], [values.shape[2]], values.shape[3])
+            self.write_batches(place, [values.swapaxes(2, 3)])
+            return
         for cell, inside, part in self.cells(start, values.shape):
             self.write_raw(self.open(self.path(cell)), inside, values[part])
+
+    def write_batches(self, regions: list[shards.Region], parts: list[Array]) -> None:
+        """Write parts, (layer, direction, time, sequence, unit), at regions of any array with such chunks."""
+        width = self.chunks[4] * self.dtype.itemsize
+        for place in np.ndindex(parts[0].shape[:2]):
+            here = [part[place] for part in parts]
+            for region in regions:
+                file = self.open(self.path((*place, *region.file, 0)))
+                values = [np.ascontiguousarray(here[piece.part][piece.steps, piece.rows]) for piece in region.pieces]
+                shards.write_together(file, values, shards.HEADER + region.at * width)
 
     def read(self, start: Sequence[int], shape: Sequence[int]) -> Array:
         """A block as it stands in the files, written or not."""
         result = np.full(shape, padding_value(self.dtype), self.dtype)
         for cell, inside, part in self.cells(start, shape):
-            if (path := self.path(cell)).exists():
-                result[part] = self.whole(path)[inside]
+            if (path := self.path_of(cell)).exists():
+                result[part] = self.whole(path, cell)[inside]
         return result
 
     def cells(self, start: Sequence[int], shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], Place, Place]]:
@@ -134,6 +161,12 @@ class GrowingArray:
         """All chunks lie in one folder: making folders takes longer than filling files."""
         return self.folder / ".".join(("c", *map(str, cell)))
 
+    def path_of(self, cell: tuple[int, ...]) -> Path:
+        """The file that a chunk stands in."""
+        if not self.batches:
+            return self.path(cell)
+        return self.path((*cell[:2], cell[2] // self.batches, *cell[3:]))
+
     def open(self, path: Path) -> int:
         if path in self.files:
             return self.files[path]
@@ -144,8 +177,10 @@ class GrowingArray:
         except FileNotFoundError:
             file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
             self.files[path] = file
-            os.ftruncate(file, prod(self.chunks) * self.dtype.itemsize)
+            os.ftruncate(file, self.chunk_bytes * self.batches + shards.HEADER if self.batches else self.chunk_bytes)
         self.files[path] = file
+        if self.batches:
+            write_all(file, shards.index(self.batches, self.chunk_bytes), 0)
         return file
 
     def write_raw(self, file: int, inside: Place, values: Array) -> None:
@@ -158,11 +193,18 @@ class GrowingArray:
             offset = base + sum(step * stride for step, stride in zip(index, self.strides, strict=False))
             write_all(file, np.ascontiguousarray(values[index]), offset)
 
-    def whole(self, path: Path) -> Array:
+    def whole(self, path: Path, cell: tuple[int, ...]) -> Array:
         """One chunk, of numbers as the file itself."""
-        if self.dtype != object:
+        if self.dtype == object:
+            return unescape_all(self.texts(path))
+        if not self.batches:
             return np.memmap(path, self.dtype, mode="r", shape=self.chunks)
-        return unescape_all(self.texts(path))
+        return self.batch(path, cell[2] % self.batches)
+
+    def batch(self, path: Path, slot: int) -> Array:
+        layer, direction, rows, steps, units = self.chunks
+        offset, shape = shards.HEADER + slot * self.chunk_bytes, (layer, direction, steps, rows, units)
+        return np.memmap(path, self.dtype, mode="r", offset=offset, shape=shape).swapaxes(2, 3)
 
     def texts(self, path: Path) -> Array:
         """The texts of one chunk as they stand on disk, escaped."""
@@ -194,40 +236,61 @@ class GrowingArray:
             finally:
                 os.close(file)
 
-    def chunk_files(self) -> Iterator[tuple[tuple[int, ...], Path]]:
-        """Every chunk that is there, with its number."""
+    def chunk_files(self) -> Iterator[tuple[Path, list[tuple[int, ...]]]]:
+        """Every file of chunks that is there, with the numbers of its chunks."""
         for path in sorted(self.folder.glob("c.*")):
             numbers = path.name.split(".")[1:]
             if len(numbers) == len(self.dims) and all(map(str.isdecimal, numbers)):
-                yield tuple(map(int, numbers)), path
+                cell = tuple(map(int, numbers))
+                first = cell[2] * self.batches if self.batches else 0
+                cells = [(*cell[:2], first + slot, *cell[3:]) for slot in range(self.batches)]
+                yield path, cells or [cell]
 
     def fill_padding(self, length: NDArray[np.int64]) -> None:
         """Write padding into the holes of the chunks that are there, as far as the shape goes.
 
         `length` are the real steps of each sequence. Chunks with nothing real in them are removed.
         """
-        axis = self.dims.index("sequence")
-        for cell, path in list(self.chunk_files()):
-            first = cell[axis] * self.chunks[axis]
-            inside = length[first : first + self.chunks[axis]]
-            if "time" not in self.dims:
-                keep = len(inside) > 0
-            else:
-                begin = cell[axis + 1] * self.chunks[axis + 1]
-                steps = min(self.chunks[axis + 1], self.shape[axis + 1] - begin)
-                width = np.clip(inside - begin, 0, max(steps, 0))
-                keep = bool(width.any())
-                if keep and (width < steps).any():
-                    self.pad(path, width, steps, axis)
-            if not keep:
+        for path, cells in list(self.chunk_files()):
+            kept = [slot for slot, cell in enumerate(cells) if self.fill_chunk(path, slot, cell, length)]
+            if not kept:
+                self.close()
                 path.unlink()
+            elif self.batches:
+                write_all(self.open(path), shards.index(self.batches, self.chunk_bytes, kept), 0)
         self.close()
+
+    def fill_chunk(self, path: Path, slot: int, cell: tuple[int, ...], length: NDArray[np.int64]) -> bool:
+        """Whether anything in a chunk is real; then the rest of it is padding afterwards."""
+        axis = self.dims.index("sequence")
+        first = cell[axis] * self.chunks[axis]
+        inside = length[first : first + self.chunks[axis]]
+        if "time" not in self.dims:
+            return len(inside) > 0
+        begin = cell[axis + 1] * self.chunks[axis + 1]
+        steps = min(self.chunks[axis + 1], self.shape[axis + 1] - begin)
+        width = np.clip(inside - begin, 0, max(steps, 0))
+        if not width.any():
+            return False
+        if (width < steps).any() and self.batches:
+            self.pad_batch(path, slot, width, steps)
+        elif (width < steps).any():
+            self.pad(path, width, steps, axis)
+        return True
+
+    def pad_batch(self, path: Path, slot: int, width: NDArray[np.int64], steps: int) -> None:
+        """Padding behind the first `width` steps of each row of a batch."""
+        begin = int(width.min())
+        values = np.array(self.batch(path, slot)[0, 0, :, begin:steps].swapaxes(0, 1), order="C")
+        values[:, : len(width)][np.arange(begin, steps)[:, None] >= width] = padding_value(self.dtype)
+        offset = shards.HEADER + slot * self.chunk_bytes + begin * values[0].nbytes
+        write_all(self.open(path), values, offset)
 
     def pad(self, path: Path, width: NDArray[np.int64], steps: int, axis: int) -> None:
         """Padding behind the first `width` steps of each row of a chunk; rows of one width are written together."""
         if self.dtype == object:  # labels: (sequence, time)
             place = (slice(0, len(width)), slice(0, steps))
-            values = self.whole(path)[place]
+            values = self.whole(path, ())[place]
             values[np.arange(steps) >= width[:, None]] = ""
             self.write_text(path, place, values)
             return

@@ -12,19 +12,24 @@ from ..signals import DIRECTIONS
 from .assemble import attributes, last_dim, nonfinite_in, nonfinite_text, provenance
 from .layout import FIXED_DIMS, LABEL_DIMS, SIGNAL_DIMS, padding_mask
 from .pieces import cast
-from .retention import log_retention, log_retention_attrs
+from .retention import SUM, ZEROS, log_retention, log_retention_attrs
 from .stored import Chunking, StoredModule
 from .storing import Storing
 from .track import Array, Chunk, Track
 
 GATHERED_BYTES = 2**20
-"""Calls smaller than this are put together before they are written."""
+"""Calls of a stream that are smaller than this are put together before they are written."""
+TOGETHER_BYTES = 2**24
+"""So are batches that are smaller than this."""
 
 
 class Block(NamedTuple):
-    """Calls that follow each other in the same rows, and of them what is kept; arrays are (row, ...) or signals."""
+    """Of some calls what is kept; arrays are (row, ...) or signals.
 
-    signals: dict[str, Array]  # (layer, direction, sequence, time, unit)
+    Parts stand side by side, with as many steps each; the calls of a part follow each other in the same rows.
+    """
+
+    signals: list[dict[str, Array]]  # of each part, (layer, direction, time, sequence, unit)
     initial: tuple[Array, ...]  # (layer, direction, sequence, unit)
     local: Array  # (row,) sequence as the track counts
     offset: Array
@@ -42,52 +47,76 @@ class Spool:
         self.resumed_at = self.number = stored.calls
         self.before = dict(stored.attrs)
         self.seen = 0
-        self.carry: dict[int, tuple[Array, Array]] = {}  # sequence -> sum of log retention and zeros so far
+        self.open: set[int] = set()  # sequences that may go on
+        self.carry: dict[int, dict[str, Array]] = {}  # sequence -> sum of log retention and zeros so far
         self.infinite: dict[int, tuple[int, int, int]] = {}  # sequence -> step, layer, direction
         self.earlier: list[int] = stored.more.get("infinite", [])  # how many, and the first: of earlier runs
 
     def write(self, chunks: Sequence[Chunk]) -> None:
         """Write calls, in their order; nothing of it counts before the next commit."""
-        for group in following(chunks):
-            block = self.block(group)
+        recent = {s for calls in self.track.recent.values() for chunk in calls for s in chunk.sequence.tolist()}
+        self.open = recent.union(*(chunk.sequence[chunk.offset > 0].tolist() for chunk in chunks))
+        for parts in side_by_side(following(chunks)):
+            block = self.block(parts)
             if not self.stored.arrays:
-                self.begin(group[0], block)
+                self.begin(parts[0][0], block)
             self.lay(block)
-            for chunk in group:
+            for chunk in (chunk for part in parts for chunk in part):
                 self.forget(chunk)
         self.stored.attrs = self.attrs()
         self.stored.calls = self.number
-        recent = {s for calls in self.track.recent.values() for chunk in calls for s in chunk.sequence.tolist()}
         self.carry = {sequence: value for sequence, value in self.carry.items() if sequence in recent}
 
-    def block(self, group: list[Chunk]) -> Block:
+    def block(self, parts: list[list[Chunk]]) -> Block:
         """The chosen rows, units and all steps of some calls."""
-        first, every, units = group[0], self.storing.every, self.storing.units
-        rows = np.flatnonzero(first.sequence % every == 0)
-        numbers = np.repeat(self.number + np.arange(len(group)), [chunk.steps for chunk in group])
-        self.number += len(group)
-        cell = self.track.cells[0][0]
+        firsts, every = [part[0] for part in parts], self.storing.every
+        rows = [np.flatnonzero(first.sequence % every == 0) for first in firsts]
+        calls = []
+        for part, chosen in zip(parts, rows, strict=True):
+            numbers = np.repeat(self.number + np.arange(len(part)), [chunk.steps for chunk in part])
+            calls.append(np.broadcast_to(numbers, (len(chosen), len(numbers))))
+            self.number += len(part)
+        states = enumerate(self.track.cells[0][0].states)
+        labels = {
+            name: [np.concatenate([chunk.labels[name] for chunk in part], 1) for part in parts]
+            for name in firsts[0].labels
+        }
 
-        def chosen(name: str, values: Array) -> Array:
-            values = values if every == 1 else values[..., rows, :]
-            return values[..., list(units)] if units is not None and last_dim(cell, name) == "unit" else values
-
-        def joined(name: str) -> Array:
-            parts = [chunk.rebuilt.signals[name] for chunk in group]
-            return (parts[0] if len(parts) == 1 else torch.cat(parts, 2)).numpy()
+        def together(values: list[Array], axis: int = 0) -> Array:
+            if every > 1:
+                values = [value.take(chosen, axis) for value, chosen in zip(values, rows, strict=True)]
+            return np.concatenate(values, axis)
 
         return Block(
-            {name: np.swapaxes(chosen(name, joined(name)), 2, 3) for name in first.rebuilt.signals},
-            tuple(
-                chosen(name, (state.float() if state.dtype in (torch.bfloat16, torch.float16) else state).numpy())
-                for name, state in zip(cell.states, first.rebuilt.initial, strict=True)
-            ),
-            first.sequence[rows],
-            first.offset[rows],
-            np.sum([chunk.lengths for chunk in group], axis=0)[rows],
-            np.broadcast_to(numbers, (len(rows), len(numbers))),
-            {name: np.concatenate([chunk.labels[name] for chunk in group], 1)[rows] for name in first.labels},
+            [self.signals(part, chosen) for part, chosen in zip(parts, rows, strict=True)],
+            tuple(together([self.initial(first, k, name) for first in firsts], 2) for k, name in states),
+            together([first.sequence for first in firsts]),
+            together([first.offset for first in firsts]),
+            together([np.sum([chunk.lengths for chunk in part], axis=0) for part in parts]),
+            np.concatenate(calls),
+            {name: together(values) for name, values in labels.items()},
         )
+
+    def signals(self, part: list[Chunk], rows: Array) -> dict[str, Array]:
+        """The signals of calls that follow each other, as they came."""
+        found = {}
+        for name in part[0].rebuilt.signals:
+            calls = [chunk.rebuilt.signals[name] for chunk in part]
+            values = (calls[0] if len(calls) == 1 else torch.cat(calls, 2)).numpy()
+            found[name] = self.chosen(name, values if self.storing.every == 1 else values[..., rows, :])
+        return found
+
+    def chosen(self, name: str, values: Array) -> Array:
+        units = self.storing.units
+        return values if units is None or self.last_dim(name) != "unit" else values[..., list(units)]
+
+    def last_dim(self, name: str) -> str:
+        return last_dim(self.track.cells[0][0], name)
+
+    def initial(self, chunk: Chunk, place: int, name: str) -> Array:
+        state = chunk.rebuilt.initial[place]
+        half = state.dtype in (torch.bfloat16, torch.float16)
+        return self.chosen(name, (state.float() if half else state).numpy())
 
     def begin(self, chunk: Chunk, block: Block) -> None:
         """Create the arrays: what the module is, and room for what comes."""
@@ -95,7 +124,7 @@ class Spool:
         layers, directions = chunk.rebuilt.final[0].shape[:2]
         units = np.arange(cell.hidden_size) if self.storing.units is None else np.asarray(self.storing.units)
         joined = bool(chunk.gone_on.any())
-        stored.chunking = Chunking.chosen(len(block.local), block.call.shape[1], len(units), joined=joined)
+        stored.chunking = Chunking.chosen(rows_of(block.signals[0]), block.call.shape[1], len(units), joined=joined)
         coords: dict[str, Any] = {
             "layer": xr.Variable("layer", np.arange(layers)),
             "direction": xr.Variable("direction", np.array(DIRECTIONS[:directions], dtype=object)),
@@ -115,14 +144,14 @@ class Spool:
                 coords["gate"] = xr.Variable("gate", np.array(cell.gates, dtype=object))
                 coords["source"] = xr.Variable("source", np.arange(values.shape[-1]))
         stored.begin(coords, fixed)
-        for name, values in block.signals.items():
+        for name, values in block.signals[0].items():
             dims = ("layer", "direction", *LABEL_DIMS, last_dim(cell, name))
             dtype = np.dtype(self.storing.dtype or values.dtype)
             stored.add(name, dims, dtype, attributes(cell, name), (layers, directions, values.shape[-1]))
             stored.list("variables", name)
-        if self.sums and (form := log_retention_attrs(cell.retention, block.signals)):
-            stored.add("log_retention_sum", SIGNAL_DIMS, np.dtype(float), form, (layers, directions, len(units)))
-            stored.list("variables", "log_retention_sum")
+        if self.sums and (form := log_retention_attrs(cell.retention, block.signals[0])):
+            stored.add(SUM, SIGNAL_DIMS, np.dtype(float), form, (layers, directions, len(units)))
+            stored.list("variables", SUM)
         for name, values in zip(cell.states, block.initial, strict=True):
             places = ("layer", "direction", "sequence", last_dim(cell, name))
             stored.add(f"initial_{name}", places, values.dtype, {}, (layers, directions, values.shape[-1]))
@@ -136,19 +165,13 @@ class Spool:
         ids = self.base + block.local // self.storing.every
         ends = -(-(block.offset + block.lengths) // stride)
         stored.reserve(max(stored.sequences, int(ids.max(initial=-1)) + 1), max(stored.steps, int(ends.max(initial=0))))
-        over_time = {**block.signals, **self.summed(block)}
+        over_time = [{**part, **sums} for part, sums in zip(block.signals, self.summed(block), strict=True)]
         for name, labels in block.labels.items():
             self.require_label(name, labels)
-        for first, last in equal_runs(ids, block.offset, block.lengths):
-            offset = int(block.offset[first])
-            steps, start = slice(-offset % stride, int(block.lengths[first]), stride), -(-offset // stride)
-            for name, values in over_time.items():
-                part = values[:, :, first:last, steps]
-                part = part if self.storing.dtype is None else self.cast(name, part)
-                stored.arrays[name].write((0, 0, int(ids[first]), start, 0), part)
-            for name, labels in {"call": block.call, **block.labels}.items():
-                if labels.dtype.kind != "O":
-                    stored.arrays[name].write((int(ids[first]), start), labels[first:last, steps])
+        if stored.chunking.batches:
+            self.lay_batches(block, ids, over_time)
+        else:
+            self.lay_rows(block, ids, over_time)
         self.lay_texts(block, ids)
         new = block.local >= self.seen
         if new.any():
@@ -157,6 +180,44 @@ class Spool:
         runs = self.track.sequences
         streams = np.asarray([runs.stream[sequence] for sequence in block.local.tolist()], np.int64)
         stored.note(ids, ends, streams, [runs.start[sequence] for sequence in block.local.tolist()])
+
+    def lay_rows(self, block: Block, ids: Array, over_time: list[dict[str, Array]]) -> None:
+        """Each row as far as it is real."""
+        runs = equal_runs(ids, block.offset, block.lengths)
+        for name in over_time[0]:
+            parts = [part[name].swapaxes(2, 3) for part in over_time]
+            values = self.cast(name, parts[0] if len(parts) == 1 else np.concatenate(parts, 2))
+            for first, last in runs:
+                place, steps = self.steps(block, first, int(block.lengths[first]))
+                self.stored.arrays[name].write((0, 0, int(ids[first]), place, 0), values[:, :, first:last, steps])
+        for first, last in runs:
+            self.lay_numbers(block, ids, slice(first, last), int(block.lengths[first]))
+
+    def lay_batches(self, block: Block, ids: Array, over_time: list[dict[str, Array]]) -> None:
+        """Parts as they are, not copied where they fill chunks; what stands behind a row's end is no step of it."""
+        for first, last in equal_runs(ids, block.offset, np.zeros_like(ids)):
+            end = int(block.lengths[first:last].max())
+            place, steps = self.steps(block, first, end)
+            several = len(over_time) > 1  # then all of them are one run
+            counts = [rows_of(part) for part in over_time] if several else [last - first]
+            rows = slice(None) if several else slice(first, last)
+            number = len(range(*steps.indices(end)))
+            regions = self.stored.regions((int(ids[first]), place), counts, number)
+            for name in over_time[0]:
+                parts = [self.cast(name, part[name][:, :, steps, rows]) for part in over_time]
+                self.stored.arrays[name].write_batches(regions, parts)
+            self.lay_numbers(block, ids, slice(first, last), end)
+
+    def steps(self, block: Block, row: int, end: int) -> tuple[int, slice]:
+        """Which step is the first that is kept of a row, in the recording, and which are kept of the block."""
+        offset, stride = int(block.offset[row]), self.storing.stride
+        return -(-offset // stride), slice(-offset % stride, end, stride)
+
+    def lay_numbers(self, block: Block, ids: Array, rows: slice, end: int) -> None:
+        place, steps = self.steps(block, rows.start, end)
+        for name, labels in {"call": block.call, **block.labels}.items():
+            if labels.dtype.kind != "O":
+                self.stored.arrays[name].write((int(ids[rows.start]), place), labels[rows, steps])
 
     def lay_texts(self, block: Block, ids: Array) -> None:
         """Text labels, whose padding is the same as their absence: rows of any lengths at once."""
@@ -169,34 +230,42 @@ class Spool:
                     self.stored.arrays[name].write((int(ids[first]), -(-offset // stride)), part)
 
     def cast(self, name: str, values: Array) -> Array:
-        array = self.stored.arrays[name]
-        return cast(name, values, array.dtype) if name in self.track.offered else values
+        return cast(name, values, self.stored.arrays[name].dtype) if name in self.track.offered else values
 
-    def summed(self, block: Block) -> dict[str, Array]:
-        """The running sums of log retention, going on from where their sequences were."""
-        if "log_retention_sum" not in self.stored.arrays:
-            return {}
-        padding = padding_mask(block.lengths, block.call.shape[1])
-        found = log_retention(self.track.cells[0][0].retention, block.signals, padding)
-        sums, _ = found["log_retention_sum"]
-        zeros, more = found.get("retention_zeros", (np.zeros(sums.shape, np.float32), {}))
-        for row, sequence in enumerate(block.local.tolist()):
-            if sequence in self.carry:
-                sums[:, :, row] += self.carry[sequence][0][:, :, None]
-                zeros[:, :, row] += self.carry[sequence][1][:, :, None]
-            if real := int(block.lengths[row]):
-                self.carry[sequence] = (sums[:, :, row, real - 1].copy(), zeros[:, :, row, real - 1].copy())
-        if "retention_zeros" not in self.stored.arrays:
-            if not more:
-                return {"log_retention_sum": sums}
-            self.begin_zeros(more, sums.shape[:2] + sums.shape[-1:])
-        return {"log_retention_sum": sums, "retention_zeros": zeros}
+    def summed(self, block: Block) -> list[dict[str, Array]]:
+        """The running sums of log retention of each part, going on from where their sequences were."""
+        if SUM not in self.stored.arrays:
+            return [{}] * len(block.signals)
+        found, row = [], 0
+        for part in block.signals:
+            rows = slice(row, row := row + rows_of(part))
+            signals = {name: values.swapaxes(2, 3) for name, values in part.items()}
+            padding = padding_mask(block.lengths[rows], block.call.shape[1])
+            sums = log_retention(self.track.cells[0][0].retention, signals, padding)
+            if ZEROS in sums and ZEROS not in self.stored.arrays:
+                self.begin_zeros(sums[ZEROS][1], sums[SUM][0][:, :, 0, 0].shape)
+            found.append(self.go_on(block, rows, {name: values for name, (values, _) in sums.items()}))
+        if ZEROS in self.stored.arrays:
+            found = [{ZEROS: np.zeros_like(sums[SUM], np.float32), **sums} for sums in found]
+        return [{name: values.swapaxes(2, 3) for name, values in sums.items()} for sums in found]
+
+    def go_on(self, block: Block, rows: slice, sums: dict[str, Array]) -> dict[str, Array]:
+        """Sums from the start of their sequences, and not of the calls."""
+        for row, sequence in enumerate(block.local[rows].tolist()):
+            for name, before in self.carry.get(sequence, {}).items():
+                if name not in sums and before.any():
+                    sums[name] = np.zeros_like(sums[SUM], np.float32)
+                if name in sums:
+                    sums[name][:, :, row] += before[:, :, None]
+            if sequence in self.open and (real := int(block.lengths[rows][row])):
+                self.carry[sequence] = {name: values[:, :, row, real - 1].copy() for name, values in sums.items()}
+        return sums
 
     def begin_zeros(self, attrs: dict[str, str], sizes: tuple[int, ...]) -> None:
         """The first retention of exactly 0: before it, all counts were 0."""
-        stored, name = self.stored, "retention_zeros"
+        stored, name = self.stored, ZEROS
         stored.add(name, SIGNAL_DIMS, np.dtype(np.float32), attrs, sizes)
-        stored.list("variables", name, behind="log_retention_sum")
+        stored.list("variables", name, behind=SUM)
         for sequence, length in enumerate(stored.lengths().tolist()):
             nothing = np.zeros((*sizes[:2], 1, length, sizes[2]), np.float32)
             stored.arrays[name].write((0, 0, sequence, 0, 0), nothing)
@@ -262,10 +331,42 @@ def following(chunks: Sequence[Chunk]) -> list[list[Chunk]]:
     return groups
 
 
+def side_by_side(groups: list[list[Chunk]]) -> list[list[list[Chunk]]]:
+    """Groups put together whose sequences begin in them, one behind the other, with as many steps."""
+    found: list[list[list[Chunk]]] = []
+    for group in groups:
+        if found and beside(found[-1][-1], group):
+            found[-1].append(group)
+        else:
+            found.append([group])
+    return found
+
+
+def beside(before: list[Chunk], group: list[Chunk]) -> bool:
+    first, last = before[0], group[0]
+    return (
+        len(first.sequence) > 0
+        and len(last.sequence) > 0
+        and sum(chunk.steps for chunk in before) == sum(chunk.steps for chunk in group)
+        and bytes_of(first) < TOGETHER_BYTES
+        and not (first.offset.any() or last.offset.any())
+        and bool((np.diff(np.concatenate([first.sequence, last.sequence])) == 1).all())
+        and first.labels.keys() == last.labels.keys()
+    )
+
+
+def bytes_of(chunk: Chunk) -> int:
+    return sum(signal.nbytes for signal in chunk.rebuilt.signals.values())
+
+
+def rows_of(part: dict[str, Array]) -> int:
+    return int(next(iter(part.values())).shape[3])
+
+
 def follows(before: Chunk, chunk: Chunk) -> bool:
-    small = sum(signal.nbytes for signal in before.rebuilt.signals.values()) < GATHERED_BYTES
-    return small and (
+    return (
         np.array_equal(before.sequence, chunk.sequence)
+        and bytes_of(before) < GATHERED_BYTES
         and before.labels.keys() == chunk.labels.keys()
         and bool((before.lengths == before.steps).all())
         and bool((chunk.offset == before.offset + before.steps).all())

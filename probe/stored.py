@@ -15,11 +15,16 @@ from .layout import LABEL_DIMS, STARTS, plain
 from .overview import LONG
 from .overview_writer import OverviewWriter
 from .pieces import CHUNK_BYTES, chunks_of
+from .shards import MOST, Region, regions
 from .text import escape
 
 Array = NDArray[Any]
 STREAM_BYTES = 4 * 2**20
 """Size of a chunk where sequences go on and on."""
+BATCH_BYTES = 2**16
+"""Batches of at least so much, of one signal, are stored as they come; smaller ones are put together in chunks."""
+FILE_BYTES = 2**24
+"""Size of a file of such batches."""
 LABEL_BYTES = 2**20
 TEXTS = 2**13
 """Text labels in one chunk."""
@@ -28,22 +33,29 @@ OWN = ("sequence", "time", "length", "stream", "start")
 
 
 class Chunking(NamedTuple):
-    """How many sequences and steps of the signals stand in one chunk; each layer and direction has its own."""
+    """How many sequences and steps of the signals stand in one chunk; each layer and direction has its own.
+
+    `batches` are the chunks in one file where each holds one batch, as it came; 0 where a chunk is a file.
+    """
 
     sequence: int
     time: int
+    batches: int = 0
 
     @classmethod
     def chosen(cls, rows: int, steps: int, units: int, *, joined: bool) -> "Chunking":
         """From what came first: calls of so many rows and steps; `joined` where later calls prolong the same rows.
 
         >>> Chunking.chosen(32, 200, 256, joined=False), Chunking.chosen(1, 100, 256, joined=True)
-        (Chunking(sequence=32, time=200), Chunking(sequence=1, time=4096))
+        (Chunking(sequence=32, time=200, batches=2), Chunking(sequence=1, time=4096, batches=0))
         """
         width = 4 * max(1, units)
         if joined:
             sequence = max(1, min(rows, 8))
             return cls(sequence, max(16, STREAM_BYTES // (sequence * width)))
+        if rows * steps * width >= BATCH_BYTES and steps * width < CHUNK_BYTES and 16 * rows * width <= CHUNK_BYTES:
+            time = min(max(steps, 16), CHUNK_BYTES // (rows * width))
+            return cls(rows, time, max(1, min(MOST, FILE_BYTES // (rows * time * width))))
         time = min(max(steps, 16), max(16, CHUNK_BYTES // width))
         sequence = max(1, CHUNK_BYTES // (time * width))
         return cls(sequence // rows * rows if sequence > rows > 0 else sequence, time)
@@ -100,19 +112,23 @@ class StoredModule:
         """A new array that grows; `sizes` are those of its other dimensions, in their order."""
         others = iter(sizes)
         shape = [self.room[dim] if dim in self.room else next(others) for dim in dims]
+        batches = self.chunking.batches if len(dims) == 5 else 0
+        growing = {"sequence": self.chunking.sequence, "time": self.chunking.time}
+        if not batches:  # what stands beside the batches of a file is a chunk
+            growing["sequence"] *= max(1, self.chunking.batches)
         chunks = []
         for dim, size in zip(dims, shape, strict=True):
             own = 1 if dim in ("layer", "direction") and "time" in dims else max(1, size)
-            chunks.append(getattr(self.chunking, dim) if dim in self.room else own)
+            chunks.append(growing.get(dim, own))
         if dtype.kind == "O":  # read, changed and replaced as a whole
             chunks = [max(1, min(chunks[0], TEXTS // min(chunks[1], TEXTS))), min(chunks[1], TEXTS)]
         elif dims == LABEL_DIMS or "time" not in dims:
             more = max(1, LABEL_BYTES // (8 * int(np.prod(chunks))))
-            long = self.chunking.time > 4 * self.chunking.sequence and "time" in dims
+            long = growing["time"] > 4 * growing["sequence"] and "time" in dims and not self.chunking.batches
             chunks[dims.index("time" if long else "sequence")] *= more
         escaped = {key: escape(value) if isinstance(value, str) else value for key, value in attrs.items()}
         shutil.rmtree(self.folder / name, ignore_errors=True)  # of a run that never committed it
-        self.arrays[name] = GrowingArray(self.folder / name, dims, shape, chunks, dtype, escaped)
+        self.arrays[name] = GrowingArray(self.folder / name, dims, shape, chunks, dtype, escaped, batches)
         self.arrays[name].describe()
 
     def reserve(self, sequences: int, steps: int) -> None:
@@ -125,6 +141,10 @@ class StoredModule:
             }
         for array in self.arrays.values():
             array.resize(self.room)
+
+    def regions(self, start: tuple[int, int], rows: list[int], steps: int) -> list[Region]:
+        """Where parts of batches go: the same in all arrays over time and units."""
+        return regions(self.chunking[:2], self.chunking.batches, start, rows, steps) if steps else []
 
     def note(self, sequence: Array, length: Array, stream: Array, start: list[str]) -> None:
         """What is now true of some sequences."""
