@@ -32,20 +32,24 @@ if TYPE_CHECKING:
     from .probe.analyzers.drift import drift
     from .probe.analyzers.saturation import saturation
     from .probe.analyzers.selectivity import selectivity
+    from .probe.analyzers.timescales import timescales
     from .probe.attach import attach, record
     from .probe.concat import concat
     from .probe.estimate import Estimate, estimate
     from .probe.find import modules, register
+    from .probe.loss_gradient import loss_gradient
     from .probe.overview import open_overview
     from .probe.plots.drift import plot_drift
     from .probe.plots.saturation import plot_saturation
     from .probe.plots.selectivity import plot_selectivity
     from .probe.plots.signal import plot_signal
+    from .probe.plots.timescales import plot_timescales
     from .probe.plots.traces import plot_traces
     from .probe.probe import Probe
     from .probe.rebuild import ParityError
     from .probe.schema import SchemaError, validate
     from .probe.store import open_recording, save_recording
+    from .tasks.training import train
 
 __version__ = VERSION
 
@@ -67,20 +71,24 @@ _HOMES = {
     "probe.analyzers.drift": ("drift",),
     "probe.analyzers.saturation": ("saturation",),
     "probe.analyzers.selectivity": ("selectivity",),
+    "probe.analyzers.timescales": ("timescales",),
     "probe.attach": ("attach", "record"),
     "probe.concat": ("concat",),
     "probe.estimate": ("Estimate", "estimate"),
     "probe.find": ("modules", "register"),
+    "probe.loss_gradient": ("loss_gradient",),
     "probe.overview": ("open_overview",),
     "probe.plots.drift": ("plot_drift",),
     "probe.plots.saturation": ("plot_saturation",),
     "probe.plots.selectivity": ("plot_selectivity",),
     "probe.plots.signal": ("plot_signal",),
+    "probe.plots.timescales": ("plot_timescales",),
     "probe.plots.traces": ("plot_traces",),
     "probe.probe": ("Probe",),
     "probe.rebuild": ("ParityError",),
     "probe.schema": ("SchemaError", "validate"),
     "probe.store": ("open_recording", "save_recording"),
+    "tasks.training": ("train",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -106,6 +114,7 @@ __all__ = [
     "drift",
     "estimate",
     "from_torch",
+    "loss_gradient",
     "modules",
     "open_overview",
     "open_recording",
@@ -113,6 +122,7 @@ __all__ = [
     "plot_saturation",
     "plot_selectivity",
     "plot_signal",
+    "plot_timescales",
     "plot_traces",
     "record",
     "register",
@@ -120,7 +130,9 @@ __all__ = [
     "save_recording",
     "selectivity",
     "tasks",
+    "timescales",
     "to_torch",
+    "train",
     "validate",
 ]
 

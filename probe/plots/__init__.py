@@ -4,6 +4,7 @@ from .drift import plot_drift
 from .saturation import plot_saturation
 from .selectivity import plot_selectivity
 from .signal import plot_signal
+from .timescales import plot_timescales
 from .traces import plot_traces
 
-__all__ = ["plot_drift", "plot_saturation", "plot_selectivity", "plot_signal", "plot_traces"]
+__all__ = ["plot_drift", "plot_saturation", "plot_selectivity", "plot_signal", "plot_timescales", "plot_traces"]
