@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         to_torch,
     )
     from .probe.analyzers.drift import drift
+    from .probe.analyzers.gradient_flow import gradient_flow
     from .probe.analyzers.saturation import saturation
     from .probe.analyzers.selectivity import selectivity
     from .probe.analyzers.timescales import timescales
@@ -69,6 +70,7 @@ _HOMES = {
         "to_torch",
     ),
     "probe.analyzers.drift": ("drift",),
+    "probe.analyzers.gradient_flow": ("gradient_flow",),
     "probe.analyzers.saturation": ("saturation",),
     "probe.analyzers.selectivity": ("selectivity",),
     "probe.analyzers.timescales": ("timescales",),
