@@ -116,6 +116,7 @@ __all__ = [
     "drift",
     "estimate",
     "from_torch",
+    "gradient_flow",
     "loss_gradient",
     "modules",
     "open_overview",

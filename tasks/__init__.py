@@ -5,16 +5,32 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .grammar import CERG, ERG, Reber, Sample
+    from .history import History
+    from .sequence_model import SequenceModel
     from .statistics import longest_strings, string_lengths
+    from .testing import first_errors
 
-# What stands where, as in gatescope itself: numba and xarray load only when a name needs them.
+# What stands where, as in gatescope itself: numba, xarray and torch load only when a name needs them.
 _HOMES = {
     "grammar": ("CERG", "ERG", "Reber", "Sample"),
+    "history": ("History",),
+    "sequence_model": ("SequenceModel",),
     "statistics": ("longest_strings", "string_lengths"),
+    "testing": ("first_errors",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = ["CERG", "ERG", "Reber", "Sample", "longest_strings", "string_lengths"]
+__all__ = [
+    "CERG",
+    "ERG",
+    "History",
+    "Reber",
+    "Sample",
+    "SequenceModel",
+    "first_errors",
+    "longest_strings",
+    "string_lengths",
+]
 
 
 def __dir__() -> list[str]:

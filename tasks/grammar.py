@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -81,6 +81,13 @@ class GrammarTask(ABC):
     def chunks(self, size: int) -> Iterator[Sample]:
         """Consecutive samples of this size, without end; together they equal one long sample."""
 
+    @abstractmethod
+    def batches(self, kind: str, *, first: int, streams: int, steps: int) -> Iterator[Sample]:
+        """What a trainer or a test of this kind reads: `streams` sequences at a time, from stream `first` on.
+
+        Endless streams go on by `steps` symbols each time; strings are whole.
+        """
+
     def sample(self, size: int) -> Sample:
         """The first `size` strings, or symbols of endless streams; always the same, and a larger sample begins with it.
 
@@ -104,6 +111,9 @@ class _Strings(GrammarTask):
 
     def chunks(self, size: int) -> Iterator[Sample]:
         return self._chunks(_counted(size, "strings"))
+
+    def batches(self, kind: str, *, first: int, streams: int, steps: int) -> Iterator[Sample]:
+        return replace(self, kind=kind, stream=self.stream + first).chunks(streams)
 
     def _chunks(self, strings: int) -> Iterator[Sample]:
         tables, random = _tables(self.automaton), self.random(0)
@@ -202,6 +212,9 @@ class CERG(GrammarTask):
 
     def chunks(self, size: int) -> Iterator[Sample]:
         return self._chunks(_counted(size, "symbols"))
+
+    def batches(self, kind: str, *, first: int, streams: int, steps: int) -> Iterator[Sample]:
+        return replace(self, kind=kind, stream=self.stream + first, streams=streams).chunks(steps)
 
     def _chunks(self, steps: int) -> Iterator[Sample]:
         tables = _tables(self.automaton)
