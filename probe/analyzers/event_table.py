@@ -135,7 +135,9 @@ class UnitTable:
             "steps": (self.steps, "steps that counted"),
             "spread": (self.spread, "standard deviation of what the gate multiplies"),
         }
-        return {name: xr.Variable(UNIT_DIMS, v, {"long_name": text, "units": "1"}) for name, (v, text) in values.items()}
+        return {
+            name: xr.Variable(UNIT_DIMS, v, {"long_name": text, "units": "1"}) for name, (v, text) in values.items()
+        }
 
 
 def event_dataset(recording: xr.Dataset, table: EventTable, units: UnitTable) -> xr.Dataset:
@@ -161,7 +163,9 @@ def _together(result: xr.Dataset) -> dict[str, xr.Variable]:
     together = np.zeros((*shape, *(result.sizes[dim] for dim in LABEL_DIMS)), dtype=np.float32)
     together[..., padding_mask(result["length"].to_numpy(), result.sizes["time"])] = np.nan
     ratio, z, p = (np.full(shape, np.nan) for _ in range(3))
-    blocks, member = np.unique(result["block"].to_numpy(), return_inverse=True) if "block" in result.coords else ([], None)
+    blocks, member = (
+        np.unique(result["block"].to_numpy(), return_inverse=True) if "block" in result.coords else ([], None)
+    )
     count = np.zeros((*shape, len(blocks)), dtype=np.int64)
     for number, kind in enumerate(result["kind"].to_numpy()):
         trains = Trains.of(result, str(kind))
@@ -179,12 +183,16 @@ def _together(result: xr.Dataset) -> dict[str, xr.Variable]:
     dims = UNIT_DIMS[:3]
     who = "units" if member is None else "blocks"
     found = {
-        "together": xr.Variable((*dims, *LABEL_DIMS), together, {"long_name": f"{who} that begin an event", "units": "1"}),
+        "together": xr.Variable(
+            (*dims, *LABEL_DIMS), together, {"long_name": f"{who} that begin an event", "units": "1"}
+        ),
         "synchrony": xr.Variable(dims, ratio, {"long_name": "coinciding pairs over those expected", "units": "1"}),
         "synchrony_z": xr.Variable(dims, z, {"long_name": "z of the coinciding pairs", "units": "1"}),
         "synchrony_p": xr.Variable(dims, p, {"long_name": "p of the coinciding pairs", "units": "1"}),
     }
     if member is not None:
-        found["block_count"] = xr.Variable((*dims, "memory_block"), count, {"long_name": "events of a block", "units": "1"})
+        found["block_count"] = xr.Variable(
+            (*dims, "memory_block"), count, {"long_name": "events of a block", "units": "1"}
+        )
         found["memory_block"] = xr.Variable("memory_block", np.asarray(blocks, dtype=np.int64))
     return found

@@ -6,13 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from ...signals import SCHEMA
 from ..schema import SIGNAL_DIMS as DIMS
-from ..schema import SchemaError
 from .event_table import Columns, EventTable, UnitTable, event_dataset
 from .falls import chosen, losses, masked, runs_below
 from .gate_source import FRESH_START, Block, Source, kinds_of
 from .levels import LevelCount, Levels, Moments, adaptive_levels
+from .runs import require_recording
 from .trains import first_steps
 
 BLOCK = 2**21  # values read at once
@@ -196,16 +195,7 @@ def check_parameters(method: str, low: float, high: float, min_depth: float, min
 
 
 def check_recording(recording: xr.Dataset) -> None:
-    if not isinstance(recording, xr.Dataset):
-        raise TypeError(
-            f"resets needs one recording, an xarray Dataset; {type(recording).__name__} came. "
-            "Take one node of a tree: tree['name'].to_dataset()."
-        )
-    if recording.attrs.get("schema") != SCHEMA:
-        raise SchemaError(
-            f"resets needs a recording, with attribute schema={SCHEMA!r}; {recording.attrs.get('schema')!r} came. "
-            "Pass what record or open_recording returns, and keep its attributes."
-        )
+    require_recording(recording, "resets")
     missing = [dim for dim in DIMS if dim not in recording.dims]
     if missing:
         raise ValueError(f"resets needs the dimensions {DIMS}; {missing} are missing. Select with lists: layer=[0].")

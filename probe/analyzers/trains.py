@@ -69,6 +69,24 @@ class Trains:
         steps = np.arange(length)
         return length - 1 - steps if self.backward[direction] else steps + skip
 
+    def running(self, flags: npt.NDArray[np.bool_], direction: int, sequence: int) -> npt.NDArray[np.bool_]:
+        """First steps of segments (time,) as those of one run: backwards, a segment is entered at its last step."""
+        length, skip = int(self.length[sequence]), int(self.skip[sequence])
+        real = flags[: length + skip]
+        if self.backward[direction]:
+            real = np.concatenate([np.zeros(1, dtype=bool), real[::-1]])[: length + skip]
+        return real[skip:]
+
+
+def require_events(events: xr.Dataset, measure: str, kind: str) -> None:
+    """Raise where what came is not what `resets` returned, or has no such kind of event."""
+    if not isinstance(events, xr.Dataset) or events.attrs.get("measure") != "resets" or "event_kind" not in events:
+        what = events.attrs.get("measure", "a Dataset") if isinstance(events, xr.Dataset) else type(events).__name__
+        raise ValueError(f"{measure} needs what resets returned; {what} came. Call resets(recording) first.")
+    kinds = events["kind"].to_numpy().tolist() if "kind" in events.coords else ["reset"]
+    if kind not in kinds:
+        raise ValueError(f"kind must be one of {kinds}, which the events have; {kind!r} came.")
+
 
 def first_steps(start: npt.NDArray[np.object_]) -> Places:
     """The first step of each sequence at which something can be lost: 0 where it carries a memory on, else 1.
@@ -90,7 +108,9 @@ def places(values: npt.NDArray[np.generic], index: npt.NDArray[np.generic]) -> P
     found = order[at] if index.size else np.zeros(values.shape, dtype=np.int64)
     if values.size and not np.array_equal(index[found], values):
         strange = np.setdiff1d(values, index)[:5].tolist()
-        raise ValueError(f"Events must lie in the units, layers and sequences of the result; {strange} came beside them.")
+        raise ValueError(
+            f"Events must lie in the units, layers and sequences of the result; {strange} came beside them."
+        )
     return np.asarray(found, dtype=np.int64)
 
 
