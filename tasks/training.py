@@ -161,12 +161,12 @@ class _Run:
     def to_the_end(self, bar: "tqdm[Any]") -> None:
         settings, log = self.log.parameters, self.log
         while log.symbols < settings["max_symbols"] and not log.passed:
+            if log.symbols and self.task.endless and self.draws.random() < settings["restart"]:
+                self.begin()
             self.update()
             bar.update(log.symbols - bar.n)
             if settings["tests"] and log.calm >= settings["calm"]:
                 self.test()
-            if self.task.endless and self.draws.random() < settings["restart"]:
-                self.begin()
 
     def update(self) -> None:
         """Read the next chunk and go one step against the gradient of its loss."""
