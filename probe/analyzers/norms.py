@@ -1,0 +1,137 @@
+"""Norms of the blocks of products of step Jacobians, by horizon."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from .horizons import EXACT_HORIZON, Horizons
+from .products import PROBES, Carried, Group, Numbers, carried, identity, sketch, spectral_norm
+from .steps import Places, Steps
+
+LN10 = float(np.log(10))
+WHOLE = "whole"
+BLOCKS = ("h->h", "h->c", "c->h", "c->c")
+TOTALS = ("total c->c", "total c->h")
+"""Blocks by the state that is changed and the state that it reaches; in the totals the change of c also reaches h of
+its own step."""
+
+
+class BlockNorms(NamedTuple):
+    """log10 norms of products; NaN where a product is shorter than the horizon."""
+
+    frobenius: Numbers  # (product, block, horizon)
+    spectral: Numbers  # (product, block, horizon), NaN where not asked for
+    error: Numbers  # (product, horizon): standard error of the whole's Frobenius norm, in log10
+
+
+def block_names(steps: Steps, totals: bool) -> tuple[str, ...]:
+    """What norms are taken of: one state is a whole without blocks."""
+    if len(steps.widths) != 2:
+        return (WHOLE,)
+    return (WHOLE, *BLOCKS, *(TOTALS if totals else ()))
+
+
+def identity_norm(steps: Steps, block: str) -> float:
+    """log10 of a block's Frobenius norm at horizon 0."""
+    return 0.5 * float(np.log10(sum(steps.widths))) if block == WHOLE else np.nan
+
+
+def block_norms(
+    steps: Steps, last: Places, horizons: Horizons, blocks: Sequence[str], method: str, *, exact_first: bool = True
+) -> BlockNorms:
+    """Norms of the products that end at `last`, in falling order of steps."""
+    if method == "exact":
+        return carry(steps, last, horizons, blocks, *identity(steps, len(last[0])))
+    found = carry(steps, last, horizons, blocks, *sketch(steps, last, horizons.most))
+    short = int(np.searchsorted(horizons.every, EXACT_HORIZON, side="right"))
+    if exact_first and short:
+        few = Horizons(horizons.every[:short], horizons.spectral[horizons.spectral <= EXACT_HORIZON])
+        exact = carry(steps, last, few, blocks, *identity(steps, len(last[0])))
+        for values, better in zip(found, exact, strict=True):
+            values[..., :short] = better
+    return found
+
+
+def carry(
+    steps: Steps, last: Places, horizons: Horizons, blocks: Sequence[str], rows: tuple, groups: list[Group]
+) -> BlockNorms:
+    count, every = len(last[0]), {int(k): place for place, k in enumerate(horizons.every)}
+    shape = (count, len(blocks), len(every))
+    found = BlockNorms(np.full(shape, np.nan), np.full(shape, np.nan), np.full((count, len(every)), np.nan))
+    spectral = set(horizons.spectral.tolist())
+    for now in carried(steps, last, rows, groups, horizons.most):
+        place = every.get(now.horizon)
+        if place is None:
+            continue
+        alive = len(now.squares)
+        squares = log_squares(steps, now, groups, totals=TOTALS[0] in blocks)
+        for number, block in enumerate(blocks):
+            found.frobenius[:alive, number, place] = frobenius(squares, groups, block) / (2 * LN10)
+            if now.horizon in spectral:
+                found.spectral[:alive, number, place] = spectral_block(steps, now, groups, block)
+        found.error[:alive, place] = sketch_error(squares, groups)
+    return found
+
+
+def log_squares(steps: Steps, now: Carried, groups: Sequence[Group], *, totals: bool) -> Numbers:
+    """Natural log of weighted sums of squares, (product, group, column): columns are the states, then the total."""
+    columns = now.squares
+    if totals:
+        total = steps.total(now.rows, now.places)
+        each = np.einsum("prw,prw->pr", total, total, dtype=np.float64)
+        sums = np.stack([each[:, group.rows].sum(axis=1) for group in groups], axis=1)
+        columns = np.concatenate([columns, sums[:, :, None]], axis=2)
+    weights = np.array([group.weight for group in groups])
+    with np.errstate(divide="ignore"):
+        logs: Numbers = np.log(columns * weights[:, None]) + 2 * now.scale[:, :, None]
+    return logs
+
+
+def sources_targets(block: str, states: int) -> tuple[list[int], list[int]]:
+    """Columns that a block has in `log_squares`, and states that its rows look at."""
+    if block == WHOLE:
+        return list(range(states)), list(range(states))
+    source, target = block.removeprefix("total ").split("->")
+    column = 2 if block in TOTALS else "hc".index(source)
+    return [column], ["hc".index(target)]
+
+
+def frobenius(squares: Numbers, groups: Sequence[Group], block: str) -> Numbers:
+    """Natural log of a block's squared norm, by product."""
+    states = 1 + max(group.state for group in groups)
+    columns, targets = sources_targets(block, states)
+    chosen = [number for number, group in enumerate(groups) if group.state in targets]
+    found: Numbers = np.logaddexp.reduce(squares[:, chosen][:, :, columns].reshape(len(squares), -1), axis=1)
+    return found
+
+
+def sketch_error(squares: Numbers, groups: Sequence[Group]) -> Numbers:
+    """Standard error of the whole's log10 norm: that of the random rows, were what they measure of rank one."""
+    random = [number for number, group in enumerate(groups) if group.weight != 1]
+    if not random:
+        return np.zeros(len(squares))
+    states = 1 + max(group.state for group in groups)
+    whole = frobenius(squares, groups, WHOLE)
+    rest = np.logaddexp.reduce(squares[:, random, :states].reshape(len(squares), -1), axis=1)
+    with np.errstate(invalid="ignore"):
+        share = np.where(np.isneginf(rest), 0.0, np.exp(rest - whole))
+    return share * np.sqrt(2 / PROBES) / (2 * LN10)
+
+
+def spectral_block(steps: Steps, now: Carried, groups: Sequence[Group], block: str) -> Numbers:
+    """log10 of a block's largest singular value, by product; of a range finder, of what its rows span."""
+    columns, targets = sources_targets(block, len(steps.widths))
+    chosen = [number for number, group in enumerate(groups) if group.state in targets and group.weight == 1]
+    alive = len(now.squares)
+    parts = [steps.total(now.rows, now.places)] if block in TOTALS else [now.rows[column] for column in columns]
+    zero = now.squares[:, chosen].sum(axis=2) == 0
+    scale = np.where(zero, -np.inf, now.scale[:, chosen])
+    highest = np.where(zero.all(axis=1), 0.0, scale.max(axis=1))
+    pieces = []
+    for number, group in enumerate(chosen):
+        factor = np.exp(scale[:, number] - highest).astype(parts[0].dtype)[:, None, None]
+        pieces.append(np.concatenate([part[:alive, groups[group].rows] for part in parts], axis=2) * factor)
+    with np.errstate(divide="ignore"):
+        found: Numbers = np.log10(spectral_norm(np.concatenate(pieces, axis=1))) + highest / LN10
+    return found
