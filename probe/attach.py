@@ -7,6 +7,7 @@ from typing import Any, Literal
 import xarray as xr
 from torch import nn
 
+from .called import choices
 from .labels import LabelSource, check_source
 from .probe import Modules, Probe
 from .storing import chosen
@@ -172,7 +173,7 @@ def record(
         tolerance=tolerance,
     )
     if module is None and len(probe.tracks) > 1:
-        raise ValueError(f"module must be named where a model has several; none came. {probe.choices()}")
+        raise ValueError(f"module must be named where a model has several; none came. {choices(probe.tracks)}")
     with probe:
         if isinstance(labels, Mapping):
             probe.annotate(**labels)

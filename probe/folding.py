@@ -1,4 +1,4 @@
-"""From the tracked calls of one module to its running statistics: calls are folded in and forgotten."""
+"""From tracked calls to running statistics: calls are folded in and forgotten."""
 
 import threading
 from collections.abc import Mapping
@@ -12,11 +12,42 @@ from .assemble import attributes, last_dim, provenance
 from .labels import LabelSource
 from .online import Online, Piece
 from .schema import LABEL_DIMS, padding_mask
+from .sinks import Sink
 from .track import Chunk, Track
 
 
+class Foldings(Sink):
+    """What a probe with `statistics=True` keeps of its modules."""
+
+    def __init__(self, tracks: Mapping[str, Track]) -> None:
+        self.modules = {path: Folding(track) for path, track in tracks.items()}
+
+    def take(self, path: str, chunk: Chunk) -> None:
+        self.modules[path].wait(chunk)
+
+    def settle(self) -> None:
+        for folding in self.modules.values():
+            folding.fold()
+
+    def finish(self) -> None:
+        for folding in self.modules.values():
+            folding.fold(every_thread=True)
+
+    def require_steps(self) -> None:
+        raise ValueError(
+            "a recording needs every step; a probe with statistics=True keeps none. Call statistics() in its "
+            "place, or attach without statistics=True."
+        )
+
+    def require_statistics(self) -> None:
+        """They are there."""
+
+    def statistics(self, path: str) -> xr.Dataset | None:
+        return self.modules[path].result()
+
+
 class Folding:
-    """What a probe with `statistics=True` keeps of one module: calls whose lengths may still come, and sums."""
+    """Of one module: calls whose lengths may still come, and sums."""
 
     def __init__(self, track: Track) -> None:
         self.track = track

@@ -44,6 +44,18 @@ def check_source(labels: Any) -> None:
             raise TypeError(f"labels must be named by text; {name!r} came. Call it for instance 'token'.")
 
 
+def labels_of(source: Callable[..., Labels], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Labels:
+    """What a function says of a call of the model."""
+    labels = source(args, kwargs)
+    if not isinstance(labels, Mapping):
+        raise TypeError(
+            f"labels must be a mapping from names to arrays; the function gave {type(labels).__name__}. "
+            "Return for instance {'token': tokens}."
+        )
+    check_source(labels)
+    return labels
+
+
 def plain(values: Any) -> Any:
     """Tensors, DataArrays and arrays as numpy, tuples as lists, everything else as it came; what is masked is None."""
     if isinstance(values, Tensor):

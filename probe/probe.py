@@ -9,20 +9,18 @@ import xarray as xr
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from ..signals import PREACTIVATION
-from .arrivals import GRADIENT, await_gradients
-from .assemble import assemble
+from .arrivals import await_gradients
+from .called import called, require_calls, require_labelled, require_plain
 from .dispatch import Kernel, refuse_transforms, unseen
 from .find import choose
-from .folding import Folding, check_folded
-from .labels import LabelSource, MisfitError, check_name, check_source
+from .labels import LabelSource, check_name, check_source, labels_of
 from .listening import Listening, Read
 from .observe import observe
 from .rebuild import rebuild
-from .schema import LABEL_DIMS
-from .storing import Storing, check_stored
-from .streaming import Stream
-from .track import Array, Chunk, Track, lay
+from .sink_of import Asked, sink_of
+from .storing import Storing
+from .track import Chunk, Track, lay
+from .wanted import check_tolerance, choose_signals
 
 Modules = str | Sequence[str] | None
 
@@ -50,13 +48,8 @@ class Probe:
         tolerance: float = 1e-4,
     ) -> None:
         tracks = {path: Track(observe(path, module)) for path, module in choose(model, modules).items()}
-        if not (isinstance(tolerance, (int, float)) and tolerance > 0):
-            raise ValueError(f"tolerance must be a number above 0; {tolerance!r} came. The default is 1e-4.")
+        check_tolerance(tolerance)
         check_source(labels)
-        if storing is not None:
-            check_stored(labels, lengths, gradients=gradients, statistics=statistics)
-        if statistics:
-            check_folded(labels, lengths, preactivations=preactivations, gradients=gradients)
         self._wanted = choose_signals(tracks, signals, preactivations)
         self.model = model
         self.tracks = {path: track for path, track in tracks.items() if self._wanted[path]}
@@ -66,12 +59,13 @@ class Probe:
             lengths = labels.pop("lengths", lengths)
             for name in labels:
                 check_name(name, self._taken)
-        self._labels, self._lengths, self._tolerance = labels, lengths, tolerance
-        self._gradients, self._all = gradients, signals is None
-        self._foldings = {path: Folding(track) for path, track in self.tracks.items()} if statistics else {}
-        self._stream: Stream | None = None
-        if storing is not None:
-            self._stream = Stream(storing, self.tracks, self._wanted, sums=self._all)
+        self._labels, self._tolerance, self._gradients = labels, tolerance, gradients
+        self._sink = sink_of(
+            self.tracks,
+            self._wanted,
+            Asked(labels, lengths, signals is None, preactivations, gradients, statistics),
+            storing,
+        )
         self._awaiting: list[RemovableHandle] = []
         observed = {path: track.observed for path, track in self.tracks.items()}
         self._listening = Listening(model, observed, self._take, self._open, self._settle)
@@ -82,12 +76,11 @@ class Probe:
         if self._entered:
             raise ValueError("a probe must be used in one with block; this one was entered before. Attach again.")
         self._entered = True
-        if self._stream is not None:
-            self._stream.start()
+        self._sink.start()
         try:
             self._listening.start()
         except BaseException:
-            self._finish_stream(failed=True)
+            self._finish(failed=True)
             raise
         return self
 
@@ -98,21 +91,16 @@ class Probe:
         if kind is None:
             self._listening.settle()
         with self._lock:
-            for folding in self._foldings.values():
-                folding.fold(every_thread=True)
-            self._finish_stream(failed=kind is not None)
+            self._finish(failed=kind is not None)
         if kind is None:
-            self._require_calls()
-            self._require_labelled()
-            self._check_whole()
-            self._require_gradients()
+            require_calls(self.tracks)
+            require_labelled(self._listening.calls.labels)
+            self._sink.check()
 
-    def _finish_stream(self, *, failed: bool) -> None:
-        """Finish what is written; where the block has failed, its own error is the one to be seen."""
-        if self._stream is None:
-            return
+    def _finish(self, *, failed: bool) -> None:
+        """Finish what is kept; where the block has failed, its own error is the one to be seen."""
         try:
-            self._stream.finish()
+            self._sink.finish()
         except (OSError, ValueError):
             if not failed:
                 raise
@@ -121,14 +109,7 @@ class Probe:
         """Label a call of the model that begins, where labels are a function of its inputs."""
         if not callable(self._labels):
             return
-        labels = self._labels(args, kwargs)
-        if not isinstance(labels, Mapping):
-            raise TypeError(
-                f"labels must be a mapping from names to arrays; the function gave {type(labels).__name__}. "
-                "Return for instance {'token': tokens}."
-            )
-        check_source(labels)
-        self.annotate(**labels)
+        self.annotate(**labels_of(self._labels, args, kwargs))
 
     def _take(self, path: str, kernel: Kernel | None, read: Read) -> None:
         """Read, rebuild, certify and keep one call."""
@@ -147,10 +128,7 @@ class Probe:
             chunk = track.add(call, rebuilt, cells, track.observed.module.training)
             handle = await_gradients(call, cells, rebuilt) if self._gradients else None
             self._awaiting += [] if handle is None else [handle]
-            if self._foldings:
-                self._foldings[path].wait(chunk)
-            if self._stream is not None:
-                self._stream.wait(path, chunk)
+            self._sink.take(path, chunk)
         return chunk
 
     def annotate(self, /, **labels: Any) -> None:
@@ -182,10 +160,7 @@ class Probe:
                 if labels and chunks:
                     lay(labels, chunks)
             finally:
-                for folding in self._foldings.values():
-                    folding.fold()
-                if self._stream is not None:
-                    self._stream.settle()
+                self._sink.settle()
 
     def flush(self, *, sync: bool = False) -> None:
         """Write all calls that have ended to the store, so that they outlive this process.
@@ -202,12 +177,14 @@ class Probe:
         OSError
             If the disk is full; what was flushed before can be read.
         """
-        if self._stream is None:
-            raise ValueError("flush() needs a probe that writes; this one keeps its recording. Attach with store=.")
         with self._lock:
-            if not self._listening.calls.chunks:
-                self._stream.settle()
-            self._stream.flush(sync=sync)
+            self._settle_failed()
+            self._sink.flush(sync=sync)
+
+    def _settle_failed(self) -> None:
+        """Calls that a call of the model has left which failed are final too."""
+        if not self._listening.calls.chunks:
+            self._sink.settle()
 
     def recording(self, module: str | None = None) -> xr.Dataset:
         """The recording of one module.
@@ -228,13 +205,11 @@ class Probe:
             If the path is unknown, was not called, or is left out where several modules were; if the probe keeps
             statistics in the place of steps.
         """
-        self._require_steps()
-        module = self._called(module)
+        self._sink.require_steps()
+        module = called(self.tracks, module)
         with self._lock:
-            stream = self._stream
-            recording = self._finish(self.tracks[module]) if stream is None else stream.open()[module]
-        if "nonfinite" in recording.attrs:
-            warnings.warn(f"{module!r} computed {recording.attrs['nonfinite']}.", RuntimeWarning, stacklevel=2)
+            recording = self._sink.recordings([module])[module]
+        warn_of(module, recording)
         return recording
 
     def statistics(self, module: str | None = None) -> xr.Dataset:
@@ -275,143 +250,30 @@ class Probe:
             If the path is unknown, was not called, or is left out where several modules were; if the probe was attached
             without `statistics=True`.
         """
-        if not self._foldings:
-            raise ValueError(
-                "statistics() needs a probe that gathers them; this one keeps the steps. Use its recording(), or "
-                "attach(model, statistics=True)."
-            )
-        module = self._called(module)
+        self._sink.require_statistics()
+        module = called(self.tracks, module)
         with self._lock:
-            if not self._listening.calls.chunks:
-                self._foldings[module].fold()  # what a call that failed has left
-            result = self._foldings[module].result()
+            self._settle_failed()
+            result = self._sink.statistics(module)
         if result is None:
             raise ValueError(f"{module!r} must have ended its call; it is still in its first one. Ask after it.")
-        if "nonfinite" in result.attrs:
-            warnings.warn(f"{module!r} computed {result.attrs['nonfinite']}.", RuntimeWarning, stacklevel=2)
+        warn_of(module, result)
         return result
-
-    def _called(self, module: str | None) -> str:
-        """The module that is meant, which must have been called."""
-        called = [path for path, track in self.tracks.items() if track.count]
-        if not called:
-            self._require_calls()
-        if module is None and len(called) == 1:
-            module = called[0]
-        if module is None or module not in self.tracks:
-            came = "none came" if module is None else f"{module!r} came"
-            raise ValueError(f"module must be one of those recorded; {came}. {self.choices()}")
-        if module not in called:
-            raise ValueError(
-                f"{module!r} must be called inside the block; it saw no call. "
-                f"Those that did: {', '.join(called) or 'none'}."
-            )
-        return module
-
-    def _require_steps(self) -> None:
-        if self._foldings:
-            raise ValueError(
-                "a recording needs every step; a probe with statistics=True keeps none. Call statistics() in its "
-                "place, or attach without statistics=True."
-            )
 
     def tree(self) -> xr.DataTree:
         """All recordings: an empty root and one node per module that was called, named by its path."""
-        self._require_steps()
-        self._require_calls()
-        slashed = next((path for path, track in self.tracks.items() if track.count and "/" in path), None)
-        if slashed is not None:
-            raise ValueError(
-                f"a tree's nodes must have names without '/'; the module {slashed!r} came. "
-                f"Take it alone, with recording({slashed!r})."
-            )
-        if self._stream is not None:
-            with self._lock:
-                opened = self._stream.open()
-            return xr.DataTree(children={path: xr.DataTree(recording) for path, recording in opened.items()})
-        return xr.DataTree(
-            children={path: xr.DataTree(self.recording(path)) for path, track in self.tracks.items() if track.count}
-        )
-
-    def choices(self) -> str:
-        return f"Choose from: {', '.join(self.tracks)}."
-
-    def _require_calls(self) -> None:
-        if not any(track.count for track in self.tracks.values()):
-            raise ValueError(
-                f"the block must call at least one of {', '.join(map(repr, self.tracks))}; none was called through "
-                "its module. Call the model inside the block."
-            )
-
-    def _require_labelled(self) -> None:
-        """Raise where labels came after the last call."""
-        waiting = self._listening.calls.labels
-        if waiting:
-            raise ValueError(
-                f"annotate() must come before the call that it labels; {', '.join(map(repr, waiting))} reached no "
-                "call. Annotate first, then call the model."
-            )
-
-    def _require_gradients(self) -> None:
-        chunks = [chunk for track in self.tracks.values() for chunk in track.chunks]
-        if self._gradients and not any(name.endswith(GRADIENT) for chunk in chunks for name in chunk.rebuilt.signals):
-            raise ValueError(
-                "gradients=True needs a backward pass inside the block that reaches "
-                f"{', '.join(map(repr, self.tracks))}; none did. Call backward() on a loss before the block ends, with "
-                "gradients enabled."
-            )
-
-    def _finish(self, track: Track) -> xr.Dataset:
-        """Assemble, with those labels and lengths for the whole recording that fit this module."""
-        laid, misfits = self._lay_whole(track)
-        recording = assemble(track, sums=self._all).assign_coords(
-            {name: (LABEL_DIMS, values) for name, values in laid.items()}
-        )
-        left_out = track.left_out | misfits.keys()
-        if left_out:
-            recording.attrs["labels_left_out"] = ", ".join(sorted(left_out))
-        return recording
-
-    def _lay_whole(self, track: Track) -> tuple[dict[str, Array], dict[str, ValueError]]:
-        """What was given to `attach` for the whole recording: the labels that fit, and why the rest does not."""
-        laid: dict[str, Array] = {}
-        misfits: dict[str, ValueError] = {}
-        if self._lengths is not None:
-            try:
-                track.trim(self._lengths)
-            except MisfitError as misfit:
-                misfits["lengths"] = misfit
-        for name, values in self._labels.items() if isinstance(self._labels, Mapping) else ():
-            try:
-                laid[name] = track.fit(name, values)
-            except ValueError as misfit:
-                misfits[name] = misfit
-        return laid, misfits
-
-    def _check_whole(self) -> None:
-        """Raise where labels or lengths for the whole recording fit none of the modules that were called."""
-        first, *others = (self._lay_whole(track)[1] for track in self.tracks.values() if track.count)
-        for name, misfit in first.items():
-            if all(name in other for other in others):
-                raise misfit
+        self._sink.require_steps()
+        require_calls(self.tracks)
+        paths = [path for path, track in self.tracks.items() if track.count]
+        require_plain(paths)
+        with self._lock:
+            recordings = self._sink.recordings(paths)
+        for path, recording in recordings.items():
+            warn_of(path, recording)
+        return xr.DataTree(children={path: xr.DataTree(recording) for path, recording in recordings.items()})
 
 
-def choose_signals(
-    tracks: Mapping[str, Track], signals: Sequence[str] | None, preactivations: bool
-) -> dict[str, frozenset[str]]:
-    """Path -> names of the signals to keep of that module."""
-    if signals is None:
-        return {
-            path: frozenset(name for name in track.offered if preactivations or not name.endswith(PREACTIVATION))
-            for path, track in tracks.items()
-        }
-    if isinstance(signals, str) or not signals or not all(isinstance(name, str) for name in signals):
-        raise ValueError(f"signals must be a list of names; {signals!r} came. Give for instance ['forget_gate'].")
-    offered = dict.fromkeys(name for track in tracks.values() for name in track.offered)
-    unknown = [name for name in signals if name not in offered]
-    if unknown:
-        raise ValueError(
-            f"signals must be named as the cells name them; {', '.join(map(repr, unknown))} came. "
-            f"Choose from: {', '.join(offered)}."
-        )
-    return {path: frozenset(signals) & frozenset(track.offered) for path, track in tracks.items()}
+def warn_of(module: str, result: xr.Dataset) -> None:
+    """Say to the caller of a probe's method what was not finite."""
+    if "nonfinite" in result.attrs:
+        warnings.warn(f"{module!r} computed {result.attrs['nonfinite']}.", RuntimeWarning, stacklevel=3)

@@ -1,6 +1,6 @@
 """From the calls of one module to its arrays in a growing store."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -69,41 +69,48 @@ class Spool:
 
     def block(self, parts: list[list[Chunk]]) -> Block:
         """The chosen rows, units and all steps of some calls."""
-        firsts, every = [part[0] for part in parts], self.storing.every
-        rows = [np.flatnonzero(first.sequence % every == 0) for first in firsts]
+        firsts = [part[0] for part in parts]
+        kept = [self.kept(first) for first in firsts]
         calls = []
-        for part, chosen in zip(parts, rows, strict=True):
-            numbers = np.repeat(self.number + np.arange(len(part)), [chunk.steps for chunk in part])
-            calls.append(np.broadcast_to(numbers, (len(chosen), len(numbers))))
+        for part, first, rows in zip(parts, firsts, kept, strict=True):
+            numbers = np.repeat(np.arange(self.number, self.number + len(part)), [chunk.steps for chunk in part])
+            calls.append(np.full((len(first.sequence[rows]), len(numbers)), numbers))
             self.number += len(part)
-        states = enumerate(self.track.cells[0][0].states)
-        labels = {
-            name: [np.concatenate([chunk.labels[name] for chunk in part], 1) for part in parts]
-            for name in firsts[0].labels
-        }
 
-        def together(values: list[Array], axis: int = 0) -> Array:
-            if every > 1:
-                values = [value.take(chosen, axis) for value, chosen in zip(values, rows, strict=True)]
-            return np.concatenate(values, axis)
+        def together(values: Iterable[Array], axis: int = 0) -> Array:
+            whole = (slice(None),) * axis
+            return np.concatenate([each[(*whole, rows)] for each, rows in zip(values, kept, strict=True)], axis)
+
+        def along(part: list[Chunk], name: str) -> Array:
+            return np.concatenate([chunk.labels[name] for chunk in part], 1) if part[1:] else part[0].labels[name]
 
         return Block(
-            [self.signals(part, chosen) for part, chosen in zip(parts, rows, strict=True)],
-            tuple(together([self.initial(first, k, name) for first in firsts], 2) for k, name in states),
-            together([first.sequence for first in firsts]),
-            together([first.offset for first in firsts]),
-            together([np.sum([chunk.lengths for chunk in part], axis=0) for part in parts]),
+            [self.signals(part, rows) for part, rows in zip(parts, kept, strict=True)],
+            tuple(
+                together((self.initial(first, place, name) for first in firsts), 2)
+                for place, name in enumerate(self.track.cells[0][0].states)
+            ),
+            together(first.sequence for first in firsts),
+            together(first.offset for first in firsts),
+            together(
+                np.sum([chunk.lengths for chunk in part], axis=0) if part[1:] else part[0].lengths for part in parts
+            ),
             np.concatenate(calls),
-            {name: together(values) for name, values in labels.items()},
+            {name: together(along(part, name) for part in parts) for name in firsts[0].labels},
         )
 
-    def signals(self, part: list[Chunk], rows: Array) -> dict[str, Array]:
+    def kept(self, chunk: Chunk) -> Any:
+        """Which rows of a call."""
+        every = self.storing.every
+        return slice(None) if every == 1 else np.flatnonzero(chunk.sequence % every == 0)
+
+    def signals(self, part: list[Chunk], rows: Any) -> dict[str, Array]:
         """The signals of calls that follow each other, as they came."""
         found = {}
         for name in part[0].rebuilt.signals:
             calls = [chunk.rebuilt.signals[name] for chunk in part]
             values = (calls[0] if len(calls) == 1 else torch.cat(calls, 2)).numpy()
-            found[name] = self.chosen(name, values if self.storing.every == 1 else values[..., rows, :])
+            found[name] = self.chosen(name, values[..., rows, :])
         return found
 
     def chosen(self, name: str, values: Array) -> Array:

@@ -26,6 +26,7 @@ BATCH_BYTES = 2**16
 FILE_BYTES = 2**24
 """Size of a file of such batches."""
 LABEL_BYTES = 2**20
+ROOM = 2**10
 TEXTS = 2**13
 """Text labels in one chunk."""
 OWN = ("sequence", "time", "length", "stream", "start")
@@ -132,13 +133,10 @@ class StoredModule:
         self.arrays[name].describe()
 
     def reserve(self, sequences: int, steps: int) -> None:
-        """Give every array room for so much; four times what it had where that is more, so that this happens seldom."""
+        """Give every array room for so much, and far more, so that this happens seldom: room on disk takes none."""
         needed = {"sequence": sequences, "time": steps}
         if any(needed[dim] > self.room[dim] for dim in needed):
-            self.room = {
-                dim: max(size, 4 * self.room[dim]) if size > self.room[dim] else self.room[dim]
-                for dim, size in needed.items()
-            }
+            self.room = {dim: ROOM * size if size > self.room[dim] else self.room[dim] for dim, size in needed.items()}
         for array in self.arrays.values():
             array.resize(self.room)
 

@@ -6,8 +6,10 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,8 @@ from . import zarr_files
 from .commits import FOLDER, Lock, read_record, write_record
 from .growing import write_group
 from .progress import Bar, bar
-from .spool import Spool
+from .sinks import Sink
+from .spool import Spool, bytes_of
 from .store import FULL, open_recording
 from .stored import StoredModule
 from .storing import Storing, check_units, fingerprint
@@ -29,8 +32,17 @@ BUFFER_BYTES = 16 * 2**20
 BUFFER_SECONDS = 5.0
 
 
-class Stream:
-    """What a probe with `store=` hands its calls to. All methods are called under the probe's lock."""
+@dataclass(slots=True)
+class Held:
+    """A call that waits to be written."""
+
+    path: str
+    chunk: Chunk
+    final: bool = False
+
+
+class Stream(Sink):
+    """What a probe with `store=` hands its calls to."""
 
     def __init__(
         self, storing: Storing, tracks: Mapping[str, Track], wanted: Mapping[str, frozenset[str]], *, sums: bool
@@ -40,8 +52,8 @@ class Stream:
         self.path = storing.path
         self.settings = storing.settings({path: names for path, names in wanted.items() if names})
         self.lock = Lock(self.path)
-        self.waiting: list[tuple[str, Chunk, int]] = []  # path, call, thread
-        self.settled: set[int] = set()  # of those, by identity
+        self.waiting: deque[Held] = deque()
+        self.unsettled: dict[int, list[Held]] = {}  # of those, by thread
         self.bytes = 0
         self.since = time.monotonic()
         self.spools: dict[str, Spool] = {}
@@ -108,37 +120,37 @@ class Stream:
                     f"{there.get(what)}, now it is {value}. Attach as before, or choose another path."
                 )
 
-    def wait(self, path: str, chunk: Chunk) -> None:
+    def take(self, path: str, chunk: Chunk) -> None:
         """Hold a call until the call of the model in which it was made has ended."""
         if self.broken:
             raise OSError(errno.EIO, "A store must take every call; an earlier one could not be written. Attach again")
-        track = self.tracks[path]
-        self.waiting.append((path, chunk, threading.get_ident()))
-        self.bytes += sum(signal.nbytes for signal in chunk.rebuilt.signals.values())
+        held, track = Held(path, chunk), self.tracks[path]
+        self.waiting.append(held)
+        self.unsettled.setdefault(threading.get_ident(), []).append(held)
+        self.bytes += bytes_of(chunk)
         track.chunks.clear()
         track.sequences.first.clear()
 
     def settle(self) -> None:
         """This thread's calls are final; write when enough has gathered."""
-        here = threading.get_ident()
-        self.settled |= {id(chunk) for _, chunk, thread in self.waiting if thread == here}
-        if self.bar is not None:
+        final = self.unsettled.pop(threading.get_ident(), [])
+        for held in final:
+            held.final = True
+        if final and self.bar is not None:
             self.bar.update()
         if self.bytes >= BUFFER_BYTES or time.monotonic() - self.since > BUFFER_SECONDS:
             self.flush()
 
     def flush(self, *, sync: bool = False, every_thread: bool = False) -> None:
         """Write all calls that are final, then commit them. After an error the store stays as it was."""
-        ready = 0
-        while ready < len(self.waiting) and (every_thread or id(self.waiting[ready][1]) in self.settled):
-            ready += 1
+        taken: list[Held] = []
+        while self.waiting and (every_thread or self.waiting[0].final):
+            taken.append(self.waiting.popleft())
         self.since = time.monotonic()
-        if self.broken or not (ready or sync):
+        if self.broken or not (taken or sync):
             return
         try:
             self.require_room(int(1.5 * self.bytes) + 2**20)
-            taken, self.waiting = self.waiting[:ready], self.waiting[ready:]
-            self.settled -= {id(chunk) for _, chunk, _ in taken}
             self.write(taken)
             for spool in self.spools.values():
                 spool.stored.flush(sync=sync)
@@ -148,16 +160,16 @@ class Stream:
             if isinstance(error, OSError) and error.errno in FULL:
                 raise self.full(str(error.strerror)) from error
             raise
-        self.bytes = sum(s.nbytes for _, chunk, _ in self.waiting for s in chunk.rebuilt.signals.values())
+        self.bytes = sum(bytes_of(held.chunk) for held in self.waiting)
 
-    def write(self, taken: list[tuple[str, Chunk, int]]) -> None:
-        for path in dict.fromkeys(path for path, _, _ in taken):
+    def write(self, taken: Sequence[Held]) -> None:
+        for path in dict.fromkeys(held.path for held in taken):
             if path not in self.spools:
                 group = path if len(self.tracks) > 1 else ""
                 stored = StoredModule(self.path, len(self.spools), group)
                 stored.more["weights"] = fingerprint(self.tracks[path])
                 self.spools[path] = Spool(self.tracks[path], self.storing, stored, sums=self.sums)
-            self.spools[path].write([chunk for where, chunk, _ in taken if where == path])
+            self.spools[path].write([held.chunk for held in taken if held.path == path])
 
     def commit(self, *, sync: bool = False, finished: bool = False) -> None:
         modules = {path: spool.stored.record() for path, spool in self.spools.items()}
@@ -219,14 +231,14 @@ class Stream:
             "some space and attach again with append=True",
         )
 
-    def open(self) -> dict[str, xr.Dataset]:
-        """What was stored so far, by module, opened lazily."""
+    def recordings(self, paths: Sequence[str]) -> dict[str, xr.Dataset]:
+        """What was stored of them so far, opened lazily."""
         if self.lock.file is not None:
             self.flush()
         opened = open_recording(self.path)
         if isinstance(opened, xr.Dataset):
             return {next(iter(self.spools)): opened}
-        return {str(name): node.to_dataset() for name, node in opened.children.items()}
+        return {path: opened.children[path].to_dataset() for path in paths if path in opened.children}
 
 
 def begun(path: Any) -> bool:

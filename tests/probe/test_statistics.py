@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 import gatescope as gs
 from gatescope.probe import online
 from gatescope.probe.bins import MAGNITUDES
+from gatescope.probe.folding import Foldings
 
 # torch says so once, of the first LSTM with proj_size on a CPU
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
@@ -431,7 +432,8 @@ def test_no_step_is_kept() -> None:
     model = amplified(nn.LSTM(3, 5))
     with torch.no_grad(), gs.attach(model, statistics=True) as probe:
         several_calls(model, probe)
-        track, folding = probe.tracks["model"], probe._foldings["model"]
+        assert isinstance(probe._sink, Foldings)
+        track, folding = probe.tracks["model"], probe._sink.modules["model"]
         assert track.chunks == folding.waiting == []
         assert all(chunk.rebuilt.signals == {} for chunks in track.recent.values() for chunk in chunks)
     probe.statistics()

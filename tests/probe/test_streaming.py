@@ -243,8 +243,8 @@ def test_the_buffer_is_bounded_and_a_flush_takes_everything(path: Path, monkeypa
     monkeypatch.setattr(streaming, "BUFFER_BYTES", 50_000)
     model, x = nn.GRU(3, 8, batch_first=True), torch.randn(2, 20, 3)  # 6400 bytes a call
     with torch.no_grad(), gs.attach(model, store=path) as probe:
-        stream = probe._stream
-        assert stream is not None
+        stream = probe._sink
+        assert isinstance(stream, streaming.Stream)
         for _ in range(30):
             model(x)
             assert stream.bytes < 50_000
