@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 from gatescope.probe import pieces
-from gatescope.probe.analyzers import drift, saturation, selectivity, timescales
+from gatescope.probe.analyzers import drift, gradient_flow, saturation, selectivity, timescales
 from gatescope.probe.store import open_recording, save_recording
 
 Make = Callable[..., xr.Dataset]
@@ -18,6 +18,7 @@ Analyzer = Callable[..., xr.Dataset]
 
 ANALYZERS: list[tuple[Analyzer, dict[str, Any]]] = [
     (drift, {"late": 0.8, "confidence": 0.9, "epsilon": 0.02, "training_length": 4}),
+    (gradient_flow, {"method": "exact"}),
     (selectivity, {"labels": "token", "shifts": 50}),
     (timescales, {"jacobian": True, "longest": 3}),
     (saturation, {"low": 0.2, "high": 0.7}),
