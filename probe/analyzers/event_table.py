@@ -72,13 +72,16 @@ class EventTable:
     def variables(self) -> dict[str, xr.Variable]:
         """All columns over `event`, in the order of kind, layer, direction, sequence, unit and onset."""
         rec = self.recording
-        kind, layer, direction = (self.place(axis) for axis in range(3))
-        where = {"layer": rec["layer"].to_numpy()[layer]}
-        where |= {dim: rec[dim].to_numpy()[self.column(dim, "int64")] for dim in ("sequence", "unit")}
-        names = rec["direction"].to_numpy().astype(object)
-        rank = np.array([DIRECTIONS.index(name) if name in DIRECTIONS else 0 for name in names])[direction]
+        at = [self.place(axis) for axis in range(3)] + [self.column(dim, "int64") for dim in ("sequence", "unit")]
         onset = self.column("onset", "int64")
-        order = np.lexsort((onset, where["unit"], where["sequence"], rank, where["layer"], kind))
+        names = rec["direction"].to_numpy().astype(object)
+        turns = np.array([DIRECTIONS.index(name) if name in DIRECTIONS else 0 for name in names])
+        ranks = [np.arange(self.kinds.size)[at[0]], _ranks(rec["layer"])[at[1]], _ranks(turns)[at[2]]]
+        ranks += [_ranks(rec["sequence"])[at[3]], _ranks(rec["unit"])[at[4]], onset]
+        sizes = (self.kinds.size, *(rec.sizes[dim] for dim in ("layer", "direction", "sequence", "unit", "time")))
+        order = np.argsort(np.ravel_multi_index(ranks, sizes), kind="stable") if onset.size else onset
+        where = {dim: rec[dim].to_numpy()[at[axis]] for dim, axis in (("layer", 1), ("sequence", 3), ("unit", 4))}
+        kind, direction = at[0], at[2]
         found = {"event_kind": self.kinds[kind], "event_direction": names[direction]}
         found |= {f"event_{dim}": values.astype(np.int64) for dim, values in where.items()}
         if "block" in rec.coords:
@@ -87,6 +90,13 @@ class EventTable:
             dtype = {"onset": "int64", "offset": "int64", "overwrite": "bool"}.get(column.name, "float64")
             found[column.name] = self.column(column.name, dtype)
         return {name: xr.Variable("event", values[order], _about(name)) for name, values in found.items()}
+
+
+def _ranks(values: npt.ArrayLike) -> Places:
+    """The place of each value among the sorted ones."""
+    ranks = np.empty(np.size(values), dtype=np.int64)
+    ranks[np.argsort(np.asarray(values), kind="stable")] = np.arange(ranks.size)
+    return ranks
 
 
 def _about(name: str) -> dict[str, str]:

@@ -66,8 +66,9 @@ class HitNull:
         mean = hits.mean(axis=1)
         away = hits - mean[:, None]
         self.mean[there] += mean
-        self.var[there] += np.square(away).mean(axis=1)
-        self.third[there] += (away**3).mean(axis=1)
+        squares = np.square(away)
+        self.var[there] += squares.mean(axis=1)
+        self.third[there] += np.einsum("ij,ij->i", squares, away) / hits.shape[1]
         if self.by_moments:
             return
         self.log_shifts[there] += np.where(away.any(axis=1), np.log(hits.shape[1]), 0.0)
