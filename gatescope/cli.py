@@ -1,4 +1,4 @@
-"""The command line: look at a model, record it, open what was recorded."""
+"""The command line: look at a model, record it, open what was recorded, train the paper's networks."""
 
 import sys
 import traceback
@@ -127,6 +127,62 @@ def demo(
     from .demo import run
 
     run(out)
+
+
+@app.command()
+def reproduce(
+    what: Annotated[str, typer.Argument(metavar="cerg|erg|figures", help="Which table, or the paper's figures.")],
+    networks: Annotated[
+        int | None, typer.Option(metavar="N", help="Networks of each row: 100 for cerg, 30 for erg, unless given.")
+    ] = None,
+    variants: Annotated[
+        str | None, typer.Option(metavar="ROW,ROW", help="Only these rows, or `all`: also those that the report lacks.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(metavar="N", help="Processes that train: one a core, unless given.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Another seed makes other networks.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder for networks and table; goes on with what is in it.")
+    ] = None,
+    max_streams: Annotated[
+        int | None, typer.Option(metavar="N", help="Give a network up after so many training streams.")
+    ] = None,
+    sweep: Annotated[
+        str | None, typer.Option(metavar="alpha|gamma|bias|decay", help="Rows that vary one setting of the report's.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few networks: a small table in about two minutes.")] = False,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="tcp://HOST:PORT", help="Train on this Dask cluster (extra `scale`).")
+    ] = None,
+) -> None:
+    """Train the networks of the forget gate's report again, and say which of its numbers they agree with."""
+    from .reproduce import reproduce as run
+    from .reproduce import reproduce_figures
+
+    if what == "figures":
+        given = {
+            "networks": networks,
+            "variants": variants,
+            "jobs": jobs,
+            "seed": seed or None,
+            "max-streams": max_streams,
+        }
+        given |= {"sweep": sweep, "quick": quick or None, "scheduler": scheduler}
+        reproduce_figures(out or Path("figures"), given)
+        return
+    run(
+        what,
+        out or Path("-".join([what, *([sweep] if sweep else []), *(["quick"] if quick else [])])),
+        networks=networks,
+        variants=[row.strip() for row in variants.split(",")] if variants is not None else (),
+        sweep=sweep,
+        jobs=jobs,
+        scheduler=scheduler,
+        seed=seed,
+        max_streams=max_streams,
+        quick=quick,
+    )
 
 
 @app.command()
