@@ -7,7 +7,7 @@ import numpy.typing as npt
 import xarray as xr
 from scipy.stats import false_discovery_control
 
-from ..layout import LABEL_DIMS
+from .event_labels import label_values
 from .hits import HitNull
 from .saturation import KEPT_ATTRS
 from .trains import Trains, of_blocks, require_events
@@ -289,40 +289,14 @@ def distances(flags: Flags) -> Places:
 
 def boundary_flags(events: xr.Dataset, boundaries: xr.DataArray | str) -> Flags:
     """Boundaries (sequence, time) on the events' own sequences and steps."""
-    given = boundaries
-    if isinstance(given, str):
-        if given not in events.coords or events[given].dims != LABEL_DIMS:
-            flags = [
-                str(name) for name, label in events.coords.items() if label.dims == LABEL_DIMS and label.dtype == bool
-            ]
-            raise ValueError(
-                f"boundaries must name a boolean label of the recording or be an array; {given!r} came and it has "
-                f"{flags}. Annotate boundary, True at the first step of each segment."
-            )
-        given = events[given]
-    if not isinstance(given, xr.DataArray) or set(given.dims) != set(LABEL_DIMS):
-        came = given.dims if isinstance(given, xr.DataArray) else type(given).__name__
-        raise ValueError(f"boundaries must be a DataArray over {LABEL_DIMS}; {came} came.")
-    if given.dtype != bool:
-        raise ValueError(f"boundaries must be boolean, True at the first step of a segment; {given.dtype} came.")
-    given = given.transpose(*LABEL_DIMS)
-    wanted = events["sequence"].to_numpy()
-    if "sequence" in given.coords:
-        missing = np.setdiff1d(wanted, given["sequence"].to_numpy())
-        if missing.size:
-            raise ValueError(f"boundaries must cover every sequence of the events; {missing[:5].tolist()} are missing.")
-        given = given.sel(sequence=wanted)
-    steps = events.sizes["time"]
-    values = given.to_numpy()
-    if values.shape[0] != wanted.size or values.shape[1] < steps:
-        raise ValueError(
-            f"boundaries must cover {wanted.size} sequences of {steps} steps; {values.shape} came."
-        )
+    values = label_values(events, boundaries, "boundaries")
+    if values.dtype != bool:
+        raise ValueError(f"boundaries must be boolean, True at the first step of a segment; {values.dtype} came.")
     outside = values & (np.arange(values.shape[1]) >= events["length"].to_numpy()[:, None])
     if outside.any():
         sequence, step = np.argwhere(outside)[0]
         raise ValueError(
-            f"boundaries must lie within the sequences; in sequence {wanted[sequence]} of length "
-            f"{int(events['length'][sequence])} one is at step {step}. Set it to False there."
+            f"boundaries must lie within the sequences; in sequence {events['sequence'].to_numpy()[sequence]} of "
+            f"length {int(events['length'][sequence])} one is at step {step}. Set it to False there."
         )
-    return np.asarray(values[:, :steps])
+    return np.asarray(values[:, : events.sizes["time"]])
