@@ -6,7 +6,9 @@ which something would be lost is done again in halves. Everything is linear in w
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import reduce
+from math import frexp, inf, isnan
 from typing import NamedTuple
 
 import torch
@@ -16,12 +18,12 @@ from ..cells import AbstractCell, GRUCell, LSTMCell, RNNCell
 from ..signals import PREACTIVATION
 from .gradients import Run, State, chosen, masked, states_before, weight
 
-BLOCK = 64
-"""Steps between which numbers are brought back to about 1."""
+BLOCK, LONGEST_BLOCK = 64, 512
+"""Steps between which numbers are brought back to about 1: at first, and at most."""
 NOTHING = -(2**24)
 """The power of what is exactly 0."""
-LOST = {torch.float32: 2.0**-80, torch.float64: 2.0**-700}
-"""Largest entry of a step's gradient, in its block's units, below which digits would be lost."""
+LOST = {torch.float32: -48, torch.float64: -700}
+"""Power of two of a step's largest gradient, in its block's units, below which digits would be lost."""
 LOG10_2 = 0.30102999566398120
 
 
@@ -59,7 +61,7 @@ class Scaled(NamedTuple):
         return shifted(self.values, (self.power - power).unsqueeze(-1))
 
     def log10_norm(self, parts: int = 1) -> Tensor:
-        """(time, sequence, part): log10 of the Euclidean norm of each of equal parts of the units, -inf where it is 0."""
+        """(time, sequence, part): log10 of the Euclidean norm of each of equal parts of the units; -inf for 0."""
         rows = self.values.unflatten(-1, (parts, -1))
         norm = torch.linalg.vector_norm(rows, dim=-1, dtype=torch.float64)
         return norm.log10() + LOG10_2 * self.power.double().unsqueeze(-1)
@@ -120,37 +122,57 @@ class LSTMBackward(Backward):
 
     def prepare(self, signals: dict[str, Tensor]) -> None:
         i, f, g, o, c = (signals[n] for n in ("input_gate", "forget_gate", "candidate", "output_gate", "cell_state"))
-        run, units = self.run, self.run.cell.hidden_size
+        run = self.run
         before = torch.cat([run.initial[0].unsqueeze(0), c[:-1]])
         squashed = c.tanh()
-        self.shown = masked(run, o * (1 - squashed * squashed)).unbind(0)
-        self.keep = (f if run.real is None else torch.where(run.real, f, 1.0)).unbind(0)
-        slopes = torch.stack([g * i * (1 - i), before * f * (1 - f), i * (1 - g * g), squashed * o * (1 - o)], dim=2)
-        slopes = slopes if run.real is None else torch.where(run.real.unsqueeze(2), slopes, 0.0)
-        self.inner, self.outer = slopes[:, :, :3].unbind(0), slopes[:, :, 3].unbind(0)
+        self.shown = masked(run, o * (1 - squashed * squashed))
+        self.keep = f if run.real is None else torch.where(run.real, f, 1.0)
+        slopes = torch.stack([g * i * (1 - i), before * f * (1 - f), i * (1 - g * g), squashed * o * (1 - o)], dim=1)
+        self.slopes = slopes if run.real is None else torch.where(run.real.unsqueeze(1), slopes, 0.0)
         self.weight_hh, self.weight_hr = weight(run.cell, "weight_hh"), run.cell._parameters["weight_hr"]
-        self.driven = run.partial.new_zeros(*slopes.shape)
-        self.into_inner, self.into_outer = self.driven[:, :, :3].unbind(0), self.driven[:, :, 3].unbind(0)
-        self.rows = self.driven.view(*slopes.shape[:2], 4 * units).unbind(0)
-        hidden, memory = self.states
-        self.hidden, self.memory, self.wide = hidden.unbind(0), memory.unbind(0), memory.unsqueeze(2).unbind(0)
+        self.driven = run.partial.new_zeros(*c.shape[:2], 4, c.shape[2])
+
+    def steps(self, start: int, stop: int) -> Iterator[tuple[Tensor, ...]]:
+        """For the steps of a block, the last first: its coefficients, and where its results go."""
+        block = slice(start, stop)
+        slopes, driven = self.slopes[block], self.driven[block].transpose(1, 2)
+        hidden, memory = (states[block] for states in self.states)
+        each = (hidden, memory, self.shown[block], self.keep[block], slopes[:, :3], slopes[:, 3])
+        into = (driven[:, :3], driven[:, 3], self.driven[block].flatten(2))
+        return zip(*(part.unbind(0)[::-1] for part in (*each, *into)), strict=True)
 
     def through(self, start: int, stop: int, arriving: Tensor | None, carry: State) -> State:
-        dh, kept = carry
+        addcmul, mul = torch.addcmul, torch.mul
         padded = self.padded(start, stop)
-        for t in range(stop - 1, start - 1, -1):
-            if arriving is None:
-                self.hidden[t].copy_(dh)
-            else:
-                torch.add(dh, arriving[t - start], out=self.hidden[t])
-            dh = self.hidden[t]
-            dm = dh if self.weight_hr is None else dh @ self.weight_hr
-            dc = torch.addcmul(kept, dm, self.shown[t], out=self.memory[t])
-            torch.mul(self.inner[t], self.wide[t], out=self.into_inner[t])
-            torch.mul(self.outer[t], dm, out=self.into_outer[t])
-            before = self.rows[t] @ self.weight_hh
-            kept = dc * self.keep[t]
-            dh = torch.where(self.real[t], before, dh) if padded and self.real is not None else before
+        plainly = arriving is None and not padded and self.weight_hr is None
+        if plainly:
+            return self.plainly(start, stop, carry)
+        dh, kept = carry
+        for place, (h, c, shown, keep, inner, outer, into_inner, into_outer, row) in enumerate(self.steps(start, stop)):
+            h.copy_(dh) if arriving is None else torch.add(dh, arriving[-1 - place], out=h)
+            dm = h if self.weight_hr is None else h @ self.weight_hr
+            addcmul(kept, dm, shown, out=c)
+            mul(inner, c, out=into_inner)
+            mul(outer, dm, out=into_outer)
+            before = row @ self.weight_hh
+            kept = c * keep
+            dh = torch.where(self.real[stop - 1 - place], before, h) if padded and self.real is not None else before
+        return dh, kept
+
+    def plainly(self, start: int, stop: int, carry: State) -> State:
+        """The same where nothing arrives in between and nothing is padding: five operations a step."""
+        addcmul, mul, mm, weight_hh = torch.addcmul, torch.mul, torch.mm, self.weight_hh
+        dh, kept = carry[0].clone(), carry[1].clone()
+        self.states[0][stop - 1] = dh
+        befores = (*self.states[0][start : stop - 1].unbind(0)[::-1], dh)
+        for before, (h, c, shown, keep, inner, outer, into_inner, into_outer, row) in zip(
+            befores, self.steps(start, stop), strict=True
+        ):
+            addcmul(kept, h, shown, out=c)
+            mul(inner, c, out=into_inner)
+            mul(outer, h, out=into_outer)
+            mm(row, weight_hh, out=before)
+            mul(c, keep, out=kept)
         return dh, kept
 
     def drive(self) -> Tensor:
@@ -292,10 +314,12 @@ def go_back(run: Run, arriving: Scaled, signals: dict[str, Tensor]) -> Found:
         start = max(0, stop - size)
         block = Block(start, stop, arriving, arriving_at, carry, power)
         after = steps.through(start, stop, block.arriving, block.carry)
-        if stop - start > 1 and block.loses(steps.states):
+        lost = block.lost(steps.states)
+        if lost > 1 and stop - start > 1:
             size = (stop - start) // 2
             continue
-        carry, power, stop, size = after, block.power, start, min(BLOCK, 2 * size)
+        carry, power, stop = after, block.power, start
+        size = max(1, min(LONGEST_BLOCK, int((block.stop - start) * min(4.0, 0.7 / max(lost, 0.01)))))
         powers[block.start : block.stop] = power
     states = tuple(Scaled(masked(run, values), powers) for values in steps.states)
     gates = {name: Scaled(values, powers) for name, values in steps.gates().items()}
@@ -309,17 +333,25 @@ class Block:
         self, start: int, stop: int, arriving: Scaled, arriving_at: Tensor, carry: State, power: Tensor
     ) -> None:
         self.start, self.stop = start, stop
-        self.carried = levels(torch.cat(carry, -1), power)
-        self.coming = arriving_at[start:stop]
-        top = torch.maximum(self.carried, self.coming.amax(0))
-        self.power = torch.where(top == NOTHING, 0, top).to(torch.int32)
-        self.carry = tuple(shifted(state, (power - self.power).unsqueeze(-1)) for state in carry)
+        top = self.carried = levels(torch.cat(carry, -1), power)
+        self.coming: Tensor | None = None
         self.arriving: Tensor | None = None
-        if bool((self.coming > NOTHING).any()):
+        if bool((arriving_at[start:stop] > NOTHING).any()):
+            self.coming = arriving_at[start:stop]
+            top = torch.maximum(top, self.coming.amax(0))
+        self.power = torch.where(top == NOTHING, 0, top)
+        self.carry = tuple(shifted(state, (power - self.power).unsqueeze(-1)) for state in carry)
+        if self.coming is not None:
             self.arriving = Scaled(arriving.values[start:stop], arriving.power[start:stop]).at(self.power)
 
-    def loses(self, states: State) -> bool:
-        """Whether a step's gradient has become so small or large, in the block's units, that digits are lost."""
-        largest = torch.stack([s[self.start : self.stop].abs().amax(-1) for s in states if s.shape[-1]]).amax(0)
-        come = torch.maximum(self.coming.flip(0).cummax(0).values.flip(0), self.carried) > NOTHING
-        return bool(((largest < LOST[largest.dtype]) & come | largest.isinf()).any())
+    def lost(self, states: State) -> float:
+        """How much of the range of numbers a step has used up by becoming small or large: above 1, digits are lost."""
+        ends = [end.abs() for s in states if s.shape[-1] for end in s[self.start : self.stop].aminmax(dim=-1)]
+        largest = reduce(torch.maximum, ends)
+        come = self.carried > NOTHING
+        if self.coming is not None:
+            come = torch.maximum(self.coming.flip(0).cummax(0).values.flip(0), self.carried) > NOTHING
+        low, high = largest.masked_fill(~come, 1.0).aminmax()
+        if not 0 < float(low) <= float(high) < inf:
+            return 0.0 if isnan(low) else 2.0
+        return max(-frexp(low)[1], frexp(high)[1]) / -LOST[largest.dtype]

@@ -157,6 +157,8 @@ def settled(module: Any) -> Any:
 
 def signal_names(cell: AbstractCell) -> list[str]:
     """All signals and pre-activations that a cell gives, in the order it computes them: what it taps in one step."""
+    if type(cell) in _tapped:
+        return list(_tapped[type(cell)])
     found: list[str] = []
 
     def listen(name: str, value: Tensor) -> Tensor:
@@ -166,7 +168,12 @@ def signal_names(cell: AbstractCell) -> list[str]:
     like = next(cell.parameters(), torch.zeros(()))
     with torch.no_grad():
         cell.forward(like.new_zeros(cell.input_size), cell.zero_state(like), listen)
+    if type(cell) in (LSTMCell, GRUCell, RNNCell):  # whatever their sizes
+        _tapped[type(cell)] = tuple(found)
     return found
+
+
+_tapped: dict[type[AbstractCell], tuple[str, ...]] = {}
 
 
 def version(tensor: Tensor) -> tuple[int, int]:

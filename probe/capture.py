@@ -35,12 +35,9 @@ class Taken(NamedTuple):
     read: list[Tensor]  # (time, sequence, feature) of each layer, where its cell has no adjoint by hand
     masks: list[Tensor | None]
     own: torch.dtype
+    exact: torch.dtype  # of what is computed here
     real: Tensor | None  # (time, sequence, 1), False in the padding of packed rows
     loop: bool  # a call of one step
-
-    @property
-    def exact(self) -> torch.dtype:
-        return torch.float64 if self.own == torch.float64 else torch.float32
 
 
 class Layered(NamedTuple):
@@ -130,7 +127,9 @@ class Capture:
         if call.lengths is not None:
             steps = torch.arange(chunk.steps)
             real = (steps[:, None] < call.lengths.cpu()).unsqueeze(-1)
-        return Taken(call, chunk, still, edges, [t.shape for t in call.ends.tensors], kept, masks, own, real, self.loop)
+        return Taken(
+            call, chunk, still, edges, [t.shape for t in call.ends.tensors], kept, masks, own, exact, real, self.loop
+        )
 
     def gradients(self, value: Tensor) -> list[tuple[list[Taken], Layered]]:
         """For the calls of each part (one stack call, or a loop's calls that have the same weights) what reaches them."""
@@ -216,7 +215,7 @@ def alike(one: Taken, other: Taken) -> bool:
     """Whether two calls of a cell can go side by side: the same weights, the same ways of the gradient."""
     mine, theirs = (list(taken.cells[0][0].parameters()) for taken in (one, other))
     same = all(a.data_ptr() == b.data_ptr() and a.dtype == b.dtype for a, b in zip(mine, theirs, strict=True))
-    return same and (one.own, one.call.ends.total) == (other.own, other.call.ends.total)
+    return same and (one.own, one.exact, one.call.ends.total) == (other.own, other.exact, other.call.ends.total)
 
 
 def raw(call: Call) -> Rebuilt:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ..cells import AbstractCell
 from ..signals import DIRECTIONS, PREACTIVATION, VERSION
-from .adjoints import Scaled, shifted
 from .arrivals import GRADIENT
 from .assemble import attributes, gather, last_dim
 from .capture import Layered, Taken
@@ -39,7 +38,7 @@ def summarise(parts: Parts, track: Track, lengths: Any) -> xr.Dataset:
     states = laid.by_direction(lambda f: torch.cat([state.log10_norm() for state in f.states], -1))
     gate_norms = laid.by_direction(lambda f: torch.cat([f.gates[name].log10_norm() for name in gates], -1))
     data: dict[str, Any] = {}
-    dtype = number_type(states, parts[0][0][0].exact)
+    dtype = number_type(states, parts[0][0][0].own)
     for place, name in enumerate(cell.states):
         values = laid.by_direction(lambda f, place=place: f.states[place].plain(dtype))  # type: ignore[misc]
         data[name + GRADIENT] = ((*STEP_DIMS, last_dim(cell, name)), values, attributes(cell, name + GRADIENT))
@@ -138,11 +137,11 @@ def stacked(values: list[list[Tensor]]) -> Tensor:
     return torch.stack([torch.stack(row) for row in values])
 
 
-def number_type(norms: Array, exact: torch.dtype) -> torch.dtype:
+def number_type(norms: Array, own: torch.dtype) -> torch.dtype:
     """float32 where it holds all gradients of a float32 model."""
     finite = norms[np.isfinite(norms)]
     holds = finite.size == 0 or (finite.min() > SMALLEST and finite.max() < LARGEST)
-    return exact if holds else torch.float64
+    return torch.float32 if holds and own != torch.float64 else torch.float64
 
 
 def distances(reached: Array) -> Array:
