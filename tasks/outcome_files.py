@@ -55,8 +55,14 @@ def read_outcome(path: Path, row: str, network: int, setting: Setting) -> Outcom
 
 
 def read_engine(path: Path) -> str:
-    """By which engine code the network of a file was trained."""
-    return str(read_file(path)[0].get("engine", ""))
+    """By which engine code the network of a file was trained; nothing where that cannot be read."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as loaded:
+            return str(json.loads(loaded[HEADER].tobytes()).get("engine", ""))
+    except PermissionError:
+        raise
+    except Exception:
+        return ""
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -3,38 +3,50 @@
 import ast
 from functools import cache
 from hashlib import sha256
-from importlib.util import find_spec
 from pathlib import Path
 
-MODULES = ("randomness", "automaton", "exponential", "wiring", "block_step", "packing", "engine", "experiment")
+FIRST = "experiment"  # the module that trains a network, with all of this folder that it imports
 
 
 @cache
 def engine_code() -> str:
     """Twelve letters that stand for all statements of the modules that decide a result; `unknown` without sources."""
     digest = sha256()
-    for name in MODULES:
-        spec = find_spec(f"{__package__}.{name}")
-        if spec is None or spec.origin is None or not Path(spec.origin).is_file():
-            return "unknown"
-        digest.update(statements(Path(spec.origin).read_text(encoding="utf-8")).encode())
+    try:
+        for name, tree in sorted(modules(Path(__file__).parent).items()):
+            digest.update(f"{name}\n{ast.dump(tree)}\n".encode())
+    except OSError:
+        return "unknown"
     return digest.hexdigest()[:12]
 
 
-def statements(source: str) -> str:
-    """A module's syntax tree as text, without the docstrings.
+def modules(folder: Path) -> dict[str, ast.Module]:
+    """The first module and whatever it imports from its folder, directly or not, as trees without docstrings."""
+    found: dict[str, ast.Module] = {}
+    due = [FIRST]
+    while due:
+        name = due.pop()
+        if name in found:
+            continue
+        found[name] = without_docstrings((folder / f"{name}.py").read_text(encoding="utf-8"))
+        near = [node for node in ast.walk(found[name]) if isinstance(node, ast.ImportFrom) and node.level == 1]
+        due += [str(node.module) for node in near if (folder / f"{node.module}.py").is_file()]
+    return found
 
-    >>> statements("x = 1  # one") == statements("'''Doc.'''\\nx = 1")
+
+def without_docstrings(source: str) -> ast.Module:
+    """A module's syntax tree, which holds no comments, without texts that are statements of their own.
+
+    >>> ast.dump(without_docstrings("x = 1  # one")) == ast.dump(without_docstrings("'''Doc.'''\\nx = 1"))
     True
     """
     tree = ast.parse(source)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
-        if (
-            isinstance(body, list)
-            and body
-            and isinstance(body[0], ast.Expr)
-            and isinstance(body[0].value, ast.Constant)
-        ):
-            node.body = body[1:] or [ast.Pass()]  # type: ignore[attr-defined]
-    return ast.dump(tree)
+        if isinstance(body, list):
+            node.body = [part for part in body if not is_text(part)] or [ast.Pass()]  # type: ignore[attr-defined]
+    return tree
+
+
+def is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

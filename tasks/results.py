@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from .experiment import Outcome, Setting
-from .outcome_files import DamagedError, read_outcome, write_outcome
+from .outcome_files import DamagedError, read_engine, read_outcome, write_outcome
 from .writers_lock import writers_lock
 
 FORMAT = "gatescope.networks/1"
@@ -82,6 +82,11 @@ class Results:
             if outcome is not None:
                 found.append(outcome)
         return found
+
+    def engines(self) -> list[str]:
+        """Fingerprints of the engine code that trained the networks, each once."""
+        places = sorted(self.path.glob(f"{NETWORKS}/*/*.npz"))
+        return sorted({engine for place in places if (engine := read_engine(place))})
 
     def missing(self, say: Say = lambda line: None) -> list[Job]:
         """The networks that must still be trained. A file that cannot be believed is set aside and said."""

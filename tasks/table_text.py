@@ -104,7 +104,7 @@ def sentences(table: xr.Dataset) -> list[str]:
             said += [f"{begin}:", *(f"- {compared(row)}" for row in found[word])]
         elif found[word]:
             said.append(f"{begin}: {'; '.join(titled(row) for row in found[word])}.")
-    said += partial(rows) + capped(rows)
+    said += partial(rows) + capped(rows) + mixed(str(table.attrs["engine"]).split())
     note = NOTES.get(str(table.attrs["task"]))
     return [
         *said,
@@ -147,6 +147,14 @@ def partial(rows: Iterable[xr.Dataset]) -> list[str]:
         return []
     listed = "; ".join(f"{titled(row)} {row['networks'].item()} of {row['asked'].item()}" for row in some)
     return [f"Partial: {listed}. Networks that end early are the quick ones, so shares and medians will still move."]
+
+
+def mixed(engines: list[str]) -> list[str]:
+    if len(engines) < 2:
+        return []
+    return [
+        f"Mixed: the networks were trained by {len(engines)} states of the engine's code, which may differ in bits."
+    ]
 
 
 def capped(rows: Iterable[xr.Dataset]) -> list[str]:

@@ -76,6 +76,7 @@ def table(results: Results) -> xr.Dataset:
         "seed": first.seed,
         "confidence": CONFIDENCE,
         "rule": RULE,
+        "engine": " ".join(results.engines()),
         "gatescope_version": VERSION,
     }
     return result

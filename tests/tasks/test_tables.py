@@ -1,8 +1,12 @@
 """The table of a hand-made set of networks: its numbers, its words, its files."""
 
+import ast
 import csv
 import importlib
 import io
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +16,7 @@ import pytest
 import xarray as xr
 
 from gatescope.tasks.experiment import VARIANTS
+from gatescope.tasks.provenance import modules
 from gatescope.tasks.reported import REPORTED, ROW_TITLES
 from gatescope.tasks.results import Job, Results, results_folder
 from gatescope.tasks.table_text import number, table_csv, table_text
@@ -20,30 +25,31 @@ from gatescope.tasks.tables import AGREES, BEYOND, DIFFERS, NONE, TOO_FEW, VERDI
 ROWS = ("1997", "decay-0.9", "forget", "restart-20000")
 
 
-@pytest.fixture
-def made_up(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(Path(__file__).parent)
-    return importlib.import_module("made_up_networks")
+@pytest.fixture(scope="module")
+def made_up() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parent)
+        yield importlib.import_module("made_up_networks")
 
 
-@pytest.fixture
-def results(tmp_path: Path, made_up: ModuleType) -> Results:
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory, made_up: ModuleType) -> Results:
     """Of 1997 40 networks at rest; of the forget gate 6 perfect, 2 good, 2 at rest, 2 to come; little of others."""
-    outcome = made_up.outcome
-    with results_folder(tmp_path / "out", {row: VARIANTS[row] for row in sorted(ROWS, reverse=True)}, 12) as found:
+    outcome, out = made_up.outcome, tmp_path_factory.mktemp("results") / "out"
+    with results_folder(out, {row: VARIANTS[row] for row in sorted(ROWS, reverse=True)}, 12) as found:
         for network in range(10):
             verdict = "perfect" if network < 6 else "good" if network < 8 else "rest"
             streams = 1000 * (network + 1)
             found.save(Job("forget", network), outcome(network, verdict, streams, network != 5, capped=network == 9))
         for network in range(12):
             found.save(Job("restart-20000", network), outcome(network, "rest"))
-    with results_folder(tmp_path / "out", {"1997": VARIANTS["1997"]}, 40) as found:
+    with results_folder(out, {"1997": VARIANTS["1997"]}, 40) as found:
         for network in range(40):
             found.save(Job("1997", network), outcome(network, "rest"))
     return found
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def made(results: Results) -> xr.Dataset:
     return table(results)
 
@@ -213,10 +219,34 @@ def test_the_table_survives_netcdf(made: xr.Dataset, tmp_path: Path) -> None:
         assert back.attrs == made.attrs
 
 
-def test_what_cannot_be_believed_counts_as_not_there(results: Results, made: xr.Dataset) -> None:
-    place = results.place(Job("forget", 0))
+def test_what_cannot_be_believed_counts_as_not_there(results: Results, made: xr.Dataset, tmp_path: Path) -> None:
+    shutil.copytree(results.path, tmp_path / "copy")
+    copy = replace(results, path=tmp_path / "copy")
+    place = copy.place(Job("forget", 0))
     place.write_bytes(place.read_bytes()[:100])
-    again = table(results)
+    again = table(copy)
     assert int(again["networks"].sel(row="forget")) == 9
     assert int(again["count"].sel(row="forget", verdict="perfect")) == 5
     xr.testing.assert_equal(again.sel(row="1997"), made.sel(row="1997"))
+
+
+def test_networks_of_two_states_of_the_engine_are_said_to_be_mixed(made: xr.Dataset) -> None:
+    assert len(made.attrs["engine"]) == 12
+    assert "Mixed" not in table_text(made)
+    assert "trained by 2 states of the engine's code" in table_text(made.assign_attrs(engine="abc def"))
+
+
+def test_the_engines_fingerprint_changes_with_its_code_and_not_with_its_words(tmp_path: Path) -> None:
+    (tmp_path / "experiment.py").write_text('"""Doc."""\nfrom .engine import step\n')
+    (tmp_path / "engine.py").write_text("def step():\n    return 1  # one\n")
+    (tmp_path / "unused.py").write_text("x = 1\n")
+
+    def seen() -> list[tuple[str, str]]:
+        return [(name, ast.dump(tree)) for name, tree in sorted(modules(tmp_path).items())]
+
+    before = seen()
+    assert [name for name, _ in before] == ["engine", "experiment"]
+    (tmp_path / "engine.py").write_text('def step():\n    """Doc."""\n    return 1\n')
+    assert seen() == before
+    (tmp_path / "engine.py").write_text("def step():\n    return 2\n")
+    assert seen() != before
