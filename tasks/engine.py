@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .automaton import Automaton, Integers, step
+from .block_learning import learn, shrink
 from .block_step import (
     Floats,
     Network,
@@ -21,9 +22,7 @@ from .block_step import (
     carry,
     clear,
     forward,
-    learn,
     most_active,
-    shrink,
 )
 from .compiled import compiled, inlined
 from .randomness import TESTING, TRAINING, mix
@@ -43,12 +42,18 @@ class Tables(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How a network learns: step size, its factor per step (it starts anew with each stream), weight decay, resets."""
+    """How a network learns.
+
+    Step size and its factor per step (it starts anew with each stream); what is left of every weight at each step;
+    whether the network is put to rest where a string starts; whether the target is the symbol that does come next
+    instead of all that can (strings only).
+    """
 
     alpha: float
     alpha_factor: float
     weight_factor: float
     external_reset: bool
+    only_next: bool
 
 
 class Limits(NamedTuple):
@@ -125,18 +130,24 @@ def test_stream(
 def train_string(network: Network, shape: Shape, grammar: Tables, rule: Rule, random: np.uint64) -> int:
     """Learn from one string, from rest to the symbol before its end; how many symbols that were."""
     clear(network)
-    state, alpha, done = 0, rule.alpha, 0
-    while True:
-        random, symbol, state = step(grammar.symbols, grammar.targets, grammar.branches, state, random)
-        if grammar.branches[state] == 0:
-            return done
+    alpha, done = rule.alpha, 0
+    target = np.zeros(shape.outputs)
+    random, symbol, state = step(grammar.symbols, grammar.targets, grammar.branches, 0, random)
+    while grammar.branches[state] > 0:
+        target[:] = grammar.allowed[state]
+        random, following, state = step(grammar.symbols, grammar.targets, grammar.branches, state, random)
+        if rule.only_next:
+            target[:] = 0.0
+            target[following] = 1.0
         forward(network, shape, symbol)
-        learn(network, shape, symbol, grammar.allowed[state], alpha)
+        learn(network, shape, symbol, target, alpha)
         if rule.weight_factor != 1.0:
             shrink(network, rule.weight_factor)
         carry(network, shape)
         alpha *= rule.alpha_factor
         done += 1
+        symbol = following
+    return done
 
 
 @inlined
