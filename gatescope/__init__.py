@@ -29,11 +29,15 @@ if TYPE_CHECKING:
         from_torch,
         to_torch,
     )
+    from .probe.analyzers.alignment import alignment
     from .probe.analyzers.drift import drift
     from .probe.analyzers.gradient_flow import gradient_flow
+    from .probe.analyzers.lyapunov import lyapunov
+    from .probe.analyzers.resets import resets
     from .probe.analyzers.saturation import saturation
     from .probe.analyzers.selectivity import selectivity
     from .probe.analyzers.timescales import timescales
+    from .probe.analyzers.triggers import triggers
     from .probe.attach import attach, record
     from .probe.concat import concat
     from .probe.estimate import Estimate, estimate
@@ -69,11 +73,15 @@ _HOMES = {
         "from_torch",
         "to_torch",
     ),
+    "probe.analyzers.alignment": ("alignment",),
     "probe.analyzers.drift": ("drift",),
     "probe.analyzers.gradient_flow": ("gradient_flow",),
+    "probe.analyzers.lyapunov": ("lyapunov",),
+    "probe.analyzers.resets": ("resets",),
     "probe.analyzers.saturation": ("saturation",),
     "probe.analyzers.selectivity": ("selectivity",),
     "probe.analyzers.timescales": ("timescales",),
+    "probe.analyzers.triggers": ("triggers",),
     "probe.attach": ("attach", "record"),
     "probe.concat": ("concat",),
     "probe.estimate": ("Estimate", "estimate"),
@@ -110,6 +118,7 @@ __all__ = [
     "SchemaError",
     "Signal",
     "__version__",
+    "alignment",
     "attach",
     "cells",
     "concat",
@@ -118,6 +127,7 @@ __all__ = [
     "from_torch",
     "gradient_flow",
     "loss_gradient",
+    "lyapunov",
     "modules",
     "open_overview",
     "open_recording",
@@ -129,6 +139,7 @@ __all__ = [
     "plot_traces",
     "record",
     "register",
+    "resets",
     "saturation",
     "save_recording",
     "selectivity",
@@ -136,6 +147,7 @@ __all__ = [
     "timescales",
     "to_torch",
     "train",
+    "triggers",
     "validate",
 ]
 

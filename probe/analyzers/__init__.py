@@ -1,9 +1,23 @@
 """Measures of a recording: Dataset in, Dataset out."""
 
+from .alignment import alignment
 from .drift import drift
 from .gradient_flow import gradient_flow
+from .lyapunov import lyapunov
+from .resets import resets
 from .saturation import saturation
 from .selectivity import selectivity
 from .timescales import timescales
+from .triggers import triggers
 
-__all__ = ["drift", "gradient_flow", "saturation", "selectivity", "timescales"]
+__all__ = [
+    "alignment",
+    "drift",
+    "gradient_flow",
+    "lyapunov",
+    "resets",
+    "saturation",
+    "selectivity",
+    "timescales",
+    "triggers",
+]

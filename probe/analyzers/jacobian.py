@@ -78,7 +78,7 @@ class Factors:
     def every_path(self) -> tuple[str, ...]:
         """Names of all paths, in the order in which results list them."""
         into = {*self.paths, *(chain.path for chain in self.chains)}
-        found = (DIRECT,) if self.keep is not None else ()
+        found: tuple[str, ...] = (DIRECT,) if self.keep is not None else ()
         found += tuple(path for path in VIA.values() if path in into)
         return found + ((OUTPUT,) if self.read is not None else ())
 
@@ -158,17 +158,14 @@ def sigmoid_slope(gate: Array) -> Array:
 
 def memory_factors(given: Given, squasher: Squasher = TANH, *, coupled: bool = False, kept: float = 1.0) -> Factors:
     """Any cell with `c_t = f c_{t-1} + i g` and `h_t = o squash(c_t)`; gates that are missing count as 1 (`kept`)."""
-    signals, one = given.signals, given.signals["candidate"].dtype.type(1)
+    signals, rows = given.signals, dict[str, Array]()
     memory, candidate, before = signals["cell_state"], signals["candidate"], given.one_before("cell_state")
+    one: Array = np.ones_like(memory)
     writes = signals.get("input_gate", one)
-    rows: dict[str, Array] = {}
-    if coupled:
-        keep, written = 1 - writes, candidate - before
-    else:
-        keep = signals.get("forget_gate", np.full_like(memory, kept))
-        written = candidate
-        if "forget_gate" in signals:
-            rows["forget_gate"] = before * sigmoid_slope(keep)
+    keep: Array = 1 - writes if coupled else signals.get("forget_gate", kept * one)
+    written: Array = candidate - before if coupled else candidate
+    if "forget_gate" in signals:
+        rows["forget_gate"] = before * sigmoid_slope(keep)
     if "input_gate" in signals:
         rows["input_gate"] = written * sigmoid_slope(writes)
     rows["candidate"] = writes * squasher.candidate_slope(candidate)

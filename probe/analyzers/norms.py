@@ -7,7 +7,7 @@ import numpy as np
 
 from .horizons import EXACT_HORIZON, Horizons
 from .products import PROBES, Carried, Group, Numbers, carried, identity, sketch, spectral_norm
-from .steps import Places, Steps
+from .steps import Parts, Places, Steps
 
 LN10 = float(np.log(10))
 WHOLE = "whole"
@@ -54,7 +54,7 @@ def block_norms(
 
 
 def carry(
-    steps: Steps, last: Places, horizons: Horizons, blocks: Sequence[str], rows: tuple, groups: list[Group]
+    steps: Steps, last: Places, horizons: Horizons, blocks: Sequence[str], rows: Parts, groups: list[Group]
 ) -> BlockNorms:
     count, every = len(last[0]), {int(k): place for place, k in enumerate(horizons.every)}
     shape = (count, len(blocks), len(every))
@@ -77,8 +77,8 @@ def carry(
 def log_squares(steps: Steps, now: Carried, groups: Sequence[Group], *, totals: bool) -> Numbers:
     """Natural log of weighted sums of squares, (product, group, column): columns are the states, then the total."""
     columns = now.squares
-    if totals:
-        total = steps.total(now.rows, now.places)
+    total = steps.total(now.rows, now.places) if totals else None
+    if total is not None:
         each = np.einsum("prw,prw->pr", total, total, dtype=np.float64)
         sums = np.stack([each[:, group.rows].sum(axis=1) for group in groups], axis=1)
         columns = np.concatenate([columns, sums[:, :, None]], axis=2)
@@ -116,7 +116,8 @@ def sketch_error(squares: Numbers, groups: Sequence[Group]) -> Numbers:
     rest = np.logaddexp.reduce(squares[:, random, :states].reshape(len(squares), -1), axis=1)
     with np.errstate(invalid="ignore"):
         share = np.where(np.isneginf(rest), 0.0, np.exp(rest - whole))
-    return share * np.sqrt(2 / PROBES) / (2 * LN10)
+    error: Numbers = share * np.sqrt(2 / PROBES) / (2 * LN10)
+    return error
 
 
 def spectral_block(steps: Steps, now: Carried, groups: Sequence[Group], block: str) -> Numbers:
@@ -124,7 +125,8 @@ def spectral_block(steps: Steps, now: Carried, groups: Sequence[Group], block: s
     columns, targets = sources_targets(block, len(steps.widths))
     chosen = [number for number, group in enumerate(groups) if group.state in targets and group.weight == 1]
     alive = len(now.squares)
-    parts = [steps.total(now.rows, now.places)] if block in TOTALS else [now.rows[column] for column in columns]
+    total = steps.total(now.rows, now.places) if block in TOTALS else None
+    parts = [now.rows[column] for column in columns] if total is None else [total]
     zero = now.squares[:, chosen].sum(axis=2) == 0
     scale = np.where(zero, -np.inf, now.scale[:, chosen])
     highest = np.where(zero.all(axis=1), 0.0, scale.max(axis=1))

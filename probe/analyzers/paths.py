@@ -1,24 +1,34 @@
 """By which path a change of the memory reaches the next step: signed shares, from row factors alone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
 import numpy as np
 
-from .jacobian import DIRECT, OUTPUT, Array, Chain, Factors
+from .jacobian import DIRECT, OUTPUT, Array, Factors
 from .products import Numbers
 
 BLOCK = 2**18  # values looked at at once
 CHAIN_COST = 2e10  # operations spent on the inner products of paths through two matrices
 
 
-class Matrix(NamedTuple):
-    """A path's matrix without its row factors: `outer diag(inner) weight`, with no `outer` for a plain path."""
+class Plain(NamedTuple):
+    """A path's matrix without its row factors, seen from the memory of the step before: `weight diag(seen)`."""
 
-    outer: Array | None
-    inner: Array | None  # (step, unit)
-    weight: Array | None
+    weight: Numbers
+    seen: Numbers | None  # (step, unit); None where the memory is what is shown
+
+
+class Chained(NamedTuple):
+    """The same of a path through two matrices: `outer diag(inner) weight`."""
+
+    weight: Numbers
+    outer: Numbers
+    inner: Numbers  # (step, unit)
+
+
+Matrix = Plain | Chained
 
 
 class Term(NamedTuple):
@@ -81,22 +91,15 @@ def shares_of(factors: Factors, sequence: int, steps: np.ndarray) -> Numbers:
     if factors.shown is not None:
         shown = {path: scaled(term, at(factors.shown)) for path, term in memory.items()}
         if factors.read is not None:
-            shown[OUTPUT] = output_term(factors, memory, numbers[OUTPUT], at)
+            reads = Term({numbers[OUTPUT]: at(factors.read)}, None)
+            peep = factors.read_peep  # through which what is shown follows the memory once more
+            seen = [] if peep is None else [scaled(term, at(peep)) for term in memory.values()]
+            shown[OUTPUT] = total([reads, *seen])
         for path, value in inner_products(shown, grams, diagonals).items():
             inner[path] = inner.get(path, 0.0) + value
     products = np.stack([inner[path] for path in factors.every_path], axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(products / products.sum(axis=-1, keepdims=True))
-
-
-def output_term(factors: Factors, memory: Mapping[str, Term], number: int, at: "object") -> Term:
-    """What the output gate adds to what is shown: through `h`, and through its peephole what the memory is."""
-    rows = {number: at(factors.read)}  # type: ignore[operator]
-    if factors.read_peep is None:
-        return Term(rows, None)
-    peep = at(factors.read_peep)  # type: ignore[operator]
-    whole = total([scaled(term, peep) for term in memory.values()])
-    return Term({**whole.rows, **rows}, whole.diagonal)
 
 
 def scaled(term: Term, factor: Array) -> Term:
@@ -116,7 +119,7 @@ def total(terms: list[Term]) -> Term:
 
 
 def inner_products(
-    terms: Mapping[str, Term], grams: Mapping[tuple[int, int], Array], diagonals: list[Array]
+    terms: Mapping[str, Term], grams: Mapping[tuple[int, int], Array], diagonals: Sequence[Array]
 ) -> dict[str, Numbers]:
     """The inner product of each term with the sum of all, (step,)."""
     whole = total(list(terms.values()))
@@ -139,7 +142,7 @@ def inner_products(
 def matrices_of(factors: Factors, sequence: int, steps: np.ndarray) -> tuple[list[Matrix], dict[str, int]]:
     """All paths' matrices, seen from the memory of the step before, and their numbers by path."""
     exposed = factors.exposed()
-    before: Array | None = None
+    before: Numbers | None = None
     if exposed is not None:
         before = exposed[sequence, np.maximum(steps - 1, 0)].astype(np.float64)
         before[steps == 0] = np.nan
@@ -151,16 +154,13 @@ def matrices_of(factors: Factors, sequence: int, steps: np.ndarray) -> tuple[lis
     for path, weight in plain.items():
         numbers[path] = len(found)
         seen = weight if factors.projection is None else weight @ factors.projection
-        found.append(Matrix(None, before, seen.astype(np.float64)))
+        found.append(Plain(seen.astype(np.float64), before))
     for chain in factors.chains:
         numbers[chain.path] = len(found)
-        found.append(chained(chain, sequence, steps))
+        outer, inner = chain.outer.astype(np.float64), chain.inner[sequence, steps].astype(np.float64)
+        weight = np.eye(len(outer)) if chain.weight is None else chain.weight
+        found.append(Chained(weight.astype(np.float64), outer, inner))
     return found, numbers
-
-
-def chained(chain: Chain, sequence: int, steps: np.ndarray) -> Matrix:
-    weight = None if chain.weight is None else chain.weight.astype(np.float64)
-    return Matrix(chain.outer.astype(np.float64), chain.inner[sequence, steps].astype(np.float64), weight)
 
 
 def gram_rows(matrices: list[Matrix]) -> dict[tuple[int, int], Array]:
@@ -169,37 +169,31 @@ def gram_rows(matrices: list[Matrix]) -> dict[tuple[int, int], Array]:
     return {(one, other): gram(matrices[one], matrices[other]) for one, other in pairs}
 
 
-def gram(one: Matrix, other: Matrix) -> Array:
-    if one.outer is None and other.outer is None:
-        product = one.weight * other.weight  # type: ignore[operator]
-        found: Array = product.sum(axis=1) if one.inner is None else one.inner**2 @ product.T
-    elif one.outer is None:
-        seen = one.weight if other.weight is None else one.weight @ other.weight.T  # type: ignore[operator,union-attr]
-        found = other.inner @ (other.outer * seen).T  # type: ignore[operator]
-    else:
+def gram(one: Matrix, other: Matrix) -> Numbers:
+    if isinstance(one, Plain) and isinstance(other, Plain):
+        product = one.weight * other.weight
+        found: Numbers = product.sum(axis=1) if one.seen is None else one.seen**2 @ product.T
+    elif isinstance(one, Chained) and isinstance(other, Chained):
         found = chain_gram(one, other)
+    elif isinstance(one, Chained):
+        found = one.inner @ (one.outer * (other.weight @ one.weight.T)).T
+    else:
+        found = gram(other, one)
     return found
 
 
-def chain_gram(one: Matrix, other: Matrix) -> Array:
+def chain_gram(one: Chained, other: Chained) -> Numbers:
     """Of two paths through two matrices, which takes a product of matrices at every step."""
-    unit = np.eye(one.outer.shape[1])  # type: ignore[union-attr]
-    first, second = (unit if matrix.weight is None else matrix.weight for matrix in (one, other))
-    middle = first @ second.T
-    return np.stack(
-        [
-            ((one.outer * a) @ middle * (other.outer * b)).sum(axis=1)
-            for a, b in zip(one.inner, other.inner, strict=True)  # type: ignore[arg-type]
-        ]
-    )
+    middle = one.weight @ other.weight.T
+    pairs = zip(one.inner, other.inner, strict=True)
+    return np.stack([((one.outer * a) @ middle * (other.outer * b)).sum(axis=1) for a, b in pairs])
 
 
-def diagonal_of(matrix: Matrix) -> Array:
+def diagonal_of(matrix: Matrix) -> Numbers:
     """Diagonals, (step, unit) or (unit,)."""
-    if matrix.outer is None:
-        diagonal = np.diagonal(matrix.weight)  # type: ignore[arg-type]
-        found: Array = diagonal if matrix.inner is None else diagonal * matrix.inner
+    if isinstance(matrix, Chained):
+        found: Numbers = matrix.inner @ (matrix.outer * matrix.weight.T).T
     else:
-        back = np.eye(len(matrix.outer)) if matrix.weight is None else matrix.weight.T
-        found = matrix.inner @ (matrix.outer * back).T  # type: ignore[operator]
+        diagonal = np.diagonal(matrix.weight)
+        found = diagonal if matrix.seen is None else diagonal * matrix.seen
     return found

@@ -50,13 +50,16 @@ def carried(steps: Steps, last: Places, rows: Parts, groups: Sequence[Group], mo
     """
     sequence, end = last
     scale = np.zeros((len(end), len(groups)))
-    for horizon in range(1, min(most, int(end[0]) if len(end) else 0) + 1):
-        alive = int(np.searchsorted(-end, -horizon, side="right"))
-        sequence, end, scale = sequence[:alive], end[:alive], scale[:alive]
-        rows = steps.pull(tuple(part[:alive] for part in rows), (sequence, end - horizon + 1))
+    most = min(most, int(end[0]) if len(end) else 0)
+    counts = np.searchsorted(-end, -np.arange(1, most + 1), side="right").tolist()
+    for horizon, alive in enumerate(counts, start=1):
+        if alive < len(end):
+            sequence, end, scale = sequence[:alive], end[:alive], scale[:alive]
+            rows = tuple(part[:alive] for part in rows)
+        rows = steps.pull(rows, (sequence, end - (horizon - 1)))
         squares = squares_of(rows, groups)
         whole = squares.sum(axis=2)
-        if not ((whole < KEEP_WITHIN) & (whole > 1 / KEEP_WITHIN)).all():
+        if not (whole.min() > 1 / KEEP_WITHIN and whole.max() < KEEP_WITHIN):  # NaN too
             scale, squares = rescale(rows, groups, scale, whole, squares)
         yield Carried(horizon, (sequence, end - horizon), rows, scale, squares)
 
@@ -65,6 +68,11 @@ def squares_of(rows: Parts, groups: Sequence[Group]) -> Numbers:
     """Sums of squares, (product, group, state)."""
     found = np.empty((len(rows[0]), len(groups), len(rows)))
     for place, part in enumerate(rows):
+        if len(part) == 1:
+            for number, group in enumerate(groups):
+                flat = part[0, group.rows].reshape(-1)
+                found[0, number, place] = np.dot(flat, flat)
+            continue
         each = np.einsum("prw,prw->pr", part, part)
         for number, group in enumerate(groups):
             each[:, group.rows].sum(axis=1, out=found[:, number, place], dtype=np.float64)
@@ -77,17 +85,21 @@ def rescale(
     """Bring rows back to a norm near 1, in place; the new scales, and the squares of the scaled rows."""
     scale = scale.copy()
     for number, group in enumerate(groups):
-        leaving = ~((whole[:, number] < KEEP_WITHIN) & (whole[:, number] > 1 / KEEP_WITHIN))
-        for product in np.nonzero(leaving)[0]:
-            parts = [part[product, group.rows] for part in rows]
-            factor = np.sqrt(whole[product, number])
-            if not TINY < whole[product, number] < 1 / TINY:
-                factor = max(float(np.abs(part).max(initial=0)) for part in parts)
-            if factor > 0 and np.isfinite(factor):
-                for part in parts:
-                    part /= part.dtype.type(factor)
-                scale[product, number] += np.log(factor)
-                squares[product, number] = [np.sum(part.astype(np.float64) ** 2) for part in parts]
+        size = whole[:, number]
+        leaving = ~((size < KEEP_WITHIN) & (size > 1 / KEEP_WITHIN))
+        if not leaving.any():
+            continue
+        parts = [part[:, group.rows] for part in rows]
+        factor = np.where(leaving, np.sqrt(size), 1.0)
+        lost = ~((size > TINY) & (size < 1 / TINY))
+        if lost.any():
+            highest = np.max([np.abs(part).max(axis=(1, 2), initial=0) for part in parts], axis=0)
+            factor[lost] = np.where(highest[lost] > 0, highest[lost], 1.0)
+        factor[~np.isfinite(factor)] = 1.0
+        for place, part in enumerate(parts):
+            part /= factor.astype(part.dtype)[:, None, None]
+            squares[:, number, place] = np.einsum("prw,prw->p", part, part, dtype=np.float64)
+        scale[:, number] += np.log(factor)
     return scale, squares
 
 
@@ -151,17 +163,21 @@ def forward_range(steps: Steps, last: Places, most: int, rng: np.random.Generato
 def spectral_norm(values: Array) -> Numbers:
     """Largest singular values of matrices (product, row, column), by block power iteration until nothing moves."""
     scale = np.abs(values).max(axis=(1, 2), initial=0).astype(np.float64)
+    usable = (scale > 0) & np.isfinite(scale)
     found = np.where(np.isfinite(scale), 0.0, np.nan)
-    for product in np.nonzero((scale > 0) & np.isfinite(scale))[0]:
-        found[product] = scale[product] * largest_singular(values[product] / scale[product].astype(values.dtype))
+    if not usable.any():
+        return found
+    matrices = values[usable] / scale[usable, None, None]
+    if min(matrices.shape[1:]) <= SMALL:
+        largest = np.linalg.svd(matrices, compute_uv=False)[:, 0]
+    else:
+        largest = np.array([largest_singular(matrix) for matrix in matrices])
+    found[usable] = scale[usable] * largest
     return found
 
 
-def largest_singular(matrix: Array) -> float:
-    """The largest singular value of a matrix with entries near 1."""
-    matrix = matrix.astype(np.float64)
-    if min(matrix.shape) <= SMALL:
-        return float(np.linalg.svd(matrix, compute_uv=False)[0])
+def largest_singular(matrix: Numbers) -> float:
+    """The largest singular value of a matrix with entries near 1, from a block of columns that it turns into itself."""
     columns = np.random.default_rng(0).standard_normal((matrix.shape[1], BLOCK))
     value = before = 0.0
     for _ in range(TURNS):

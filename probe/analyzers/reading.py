@@ -100,13 +100,11 @@ class Source:
         variable = self.recording[name].isel(layer=part.layer, direction=part.direction)
         lengths = self.lengths[part.sequences]
         many = len(part.sequences) > 1
-        if not self.backward[part.direction]:
-            times = slice(part.first, part.last)
-        else:
-            times = slice(0, int(lengths.max(initial=0))) if many else backward_slice(int(lengths[0]), part)
+        backward = self.backward[part.direction]
+        times = backward_slice(lengths, part) if backward else slice(part.first, part.last)
         values: Array = chosen(variable, part.sequences).isel(time=times).to_numpy()
-        if self.backward[part.direction]:
-            values = turned(values, lengths, part) if many else values[:, ::-1]
+        if backward:
+            values = turned(values, lengths - times.start, part) if many else values[:, ::-1]
         return values
 
     def steps(self, part: Part, dtype: npt.DTypeLike | None = None) -> Steps:
@@ -216,9 +214,9 @@ def chosen(variable: xr.DataArray, sequences: npt.NDArray[np.int64]) -> xr.DataA
     return variable.isel(sequence=sequences)
 
 
-def backward_slice(length: int, part: Part) -> slice:
+def backward_slice(lengths: npt.NDArray[np.int64], part: Part) -> slice:
     """The input's steps that a stretch of reading backwards covers."""
-    return slice(max(0, length - part.last), max(0, length - part.first))
+    return slice(max(0, int(lengths.min()) - part.last), max(0, int(lengths.max()) - part.first))
 
 
 def turned(values: Array, lengths: npt.NDArray[np.int64], part: Part) -> Array:
