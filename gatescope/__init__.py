@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .probe.concat import concat
     from .probe.estimate import Estimate, estimate
     from .probe.find import modules, register
+    from .probe.forget_bias import forget_bias, set_forget_bias
     from .probe.loss_gradient import loss_gradient
     from .probe.overview import open_overview
     from .probe.plots.drift import plot_drift
@@ -86,6 +87,7 @@ _HOMES = {
     "probe.concat": ("concat",),
     "probe.estimate": ("Estimate", "estimate"),
     "probe.find": ("modules", "register"),
+    "probe.forget_bias": ("forget_bias", "set_forget_bias"),
     "probe.loss_gradient": ("loss_gradient",),
     "probe.overview": ("open_overview",),
     "probe.plots.drift": ("plot_drift",),
@@ -124,6 +126,7 @@ __all__ = [
     "concat",
     "drift",
     "estimate",
+    "forget_bias",
     "from_torch",
     "gradient_flow",
     "loss_gradient",
@@ -143,6 +146,7 @@ __all__ = [
     "saturation",
     "save_recording",
     "selectivity",
+    "set_forget_bias",
     "tasks",
     "timescales",
     "to_torch",
