@@ -74,7 +74,7 @@ class HitNull:
         self.log_shifts[there] += np.where(away.any(axis=1), np.log(hits.shape[1]), 0.0)
         self.whole = _convolved(self.whole, _shares(hits, self.scale), there)
         if self.log_shifts[there].min(initial=np.inf) < -np.log(WELL_RESOLVED):
-            self.others = _convolved(self.others, _shares(hits[:, 1:], self.scale), there)
+            self.others = _convolved(self.others, _shares(hits[:, min(1, hits.shape[1] - 1) :], self.scale), there)
 
     def result(self) -> Hits:
         """p is the probability of at least as many hits; NaN for trains whose hits no shift changes."""

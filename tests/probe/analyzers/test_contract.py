@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,41 @@ import pytest
 import xarray as xr
 
 from gatescope.probe import pieces
-from gatescope.probe.analyzers import drift, gradient_flow, saturation, selectivity, timescales
+from gatescope.probe.analyzers import (
+    alignment,
+    drift,
+    gradient_flow,
+    resets,
+    saturation,
+    selectivity,
+    timescales,
+    triggers,
+)
 from gatescope.probe.store import open_recording, save_recording
 
 Make = Callable[..., xr.Dataset]
 Analyzer = Callable[..., xr.Dataset]
 
+
+
+def of_events(measure: Analyzer) -> Analyzer:
+    """A measure of events, from the recording on."""
+
+    @wraps(measure)
+    def analyzer(recording: xr.Dataset, **parameters: Any) -> xr.Dataset:
+        return measure(resets(recording, min_depth=0.3), **parameters)
+
+    return analyzer
+
+
 ANALYZERS: list[tuple[Analyzer, dict[str, Any]]] = [
+    (of_events(alignment), {"tolerance": 1, "kind": "reset"}),
     (drift, {"late": 0.8, "confidence": 0.9, "epsilon": 0.02, "training_length": 4}),
     (gradient_flow, {"method": "exact"}),
     (selectivity, {"labels": "token", "shifts": 50}),
     (timescales, {"jacobian": True, "longest": 3}),
+    (resets, {"method": "absolute", "low": 0.3, "high": 0.6, "min_depth": 0.2, "min_erased": 0.15}),
+    (of_events(triggers), {"labels": "token", "at_least": 2, "bins": 4, "alpha": 0.1}),
     (saturation, {"low": 0.2, "high": 0.7}),
 ]
 
