@@ -134,5 +134,7 @@ def learn_output_gate(network: Network, shape: Shape) -> None:
 @inlined
 def shrink(network: Network, keep: float) -> None:
     """Weight decay: every weight, biases too, is multiplied by `keep`."""
-    network.weights[:] *= keep
-    network.readout[:] *= keep
+    for weights in (network.weights, network.readout):
+        for row in range(weights.shape[0]):
+            for column in range(weights.shape[1]):
+                weights[row, column] *= keep
