@@ -58,8 +58,9 @@ class GrowingArray:
         self.dtype, self.attrs = dtype, attrs
         self.batches = batches  # chunks in a file, each time first; 0: a chunk is a file, in the order of its dims
         self.chunk_bytes = prod(self.chunks) * dtype.itemsize
+        self.fresh = True  # no earlier process may have finished it
         self.strides = [prod(self.chunks[axis + 1 :]) * dtype.itemsize for axis in range(len(self.chunks))]
-        self.files: dict[Path, int] = {}  # open ones
+        self.files: dict[str, int] = {}  # open ones
 
     @classmethod
     def found(cls, folder: Path) -> "GrowingArray":
@@ -71,7 +72,9 @@ class GrowingArray:
         if meta["codecs"][0]["name"] == "sharding_indexed":
             chunks = meta["codecs"][0]["configuration"]["chunk_shape"]
             batches = file[2] // chunks[2]
-        return cls(folder, meta["dimension_names"], meta["shape"], chunks, kind, meta["attributes"], batches)
+        array = cls(folder, meta["dimension_names"], meta["shape"], chunks, kind, meta["attributes"], batches)
+        array.fresh = False
+        return array
 
     def describe(self) -> None:
         """Write what the array is: zarr's own file beside the chunks."""
@@ -124,7 +127,7 @@ class GrowingArray:
             self.write_batches(place, [values.swapaxes(2, 3)])
             return
         for cell, inside, part in self.cells(start, values.shape):
-            self.write_raw(self.open(self.path(cell)), inside, values[part])
+            self.write_raw(self.open(str(self.path(cell))), inside, values[part])
 
     def write_batches(self, regions: list[shards.Region], parts: list[Array]) -> None:
         """Write parts, (layer, direction, time, sequence, unit), at regions of any array with such chunks."""
@@ -132,7 +135,7 @@ class GrowingArray:
         for place in np.ndindex(parts[0].shape[:2]):
             here = [part[place] for part in parts]
             for region in regions:
-                file = self.open(self.path((*place, *region.file, 0)))
+                file = self.open(f"{self.folder}/c.{place[0]}.{place[1]}.{region.file[0]}.{region.file[1]}.0")
                 values = [np.ascontiguousarray(here[piece.part][piece.steps, piece.rows]) for piece in region.pieces]
                 shards.write_together(file, values, shards.HEADER + region.at * width)
 
@@ -167,7 +170,7 @@ class GrowingArray:
             return self.path(cell)
         return self.path((*cell[:2], cell[2] // self.batches, *cell[3:]))
 
-    def open(self, path: Path) -> int:
+    def open(self, path: str) -> int:
         if path in self.files:
             return self.files[path]
         if len(self.files) >= 32:
@@ -175,13 +178,28 @@ class GrowingArray:
         try:
             file = os.open(path, os.O_RDWR)
         except FileNotFoundError:
-            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-            self.files[path] = file
-            os.ftruncate(file, self.chunk_bytes * self.batches + shards.HEADER if self.batches else self.chunk_bytes)
+            file = self.create(path)
         self.files[path] = file
-        if self.batches:
-            write_all(file, shards.index(self.batches, self.chunk_bytes), 0)
+        if self.batches and not self.fresh:
+            self.write_index(file)
         return file
+
+    def create(self, path: str) -> int:
+        """A file of chunks that is whole from the moment on in which it is seen."""
+        new = f"{path}.new"
+        file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+        try:
+            os.ftruncate(file, self.chunk_bytes * self.batches + shards.HEADER if self.batches else self.chunk_bytes)
+            if self.batches:
+                self.write_index(file)
+            os.rename(new, path)
+        except BaseException:
+            os.close(file)
+            raise
+        return file
+
+    def write_index(self, file: int, kept: tuple[int, ...] | None = None) -> None:
+        write_all(file, np.frombuffer(shards.index(self.batches, self.chunk_bytes, kept), np.uint8), 0)
 
     def write_raw(self, file: int, inside: Place, values: Array) -> None:
         """Write one block into one chunk, in as few pieces as its order in the file allows."""
@@ -252,13 +270,20 @@ class GrowingArray:
         `length` are the real steps of each sequence. Chunks with nothing real in them are removed.
         """
         for path, cells in list(self.chunk_files()):
+            if self.batches and self.is_whole(cells, length):
+                continue
             kept = [slot for slot, cell in enumerate(cells) if self.fill_chunk(path, slot, cell, length)]
             if not kept:
                 self.close()
                 path.unlink()
             elif self.batches:
-                write_all(self.open(path), shards.index(self.batches, self.chunk_bytes, kept), 0)
+                self.write_index(self.open(str(path)), tuple(kept))
         self.close()
+
+    def is_whole(self, cells: list[tuple[int, ...]], length: NDArray[np.int64]) -> bool:
+        """Whether every step of a file's batches is real."""
+        first, last = cells[0][2] * self.chunks[2], (cells[-1][2] + 1) * self.chunks[2]
+        return last <= len(length) and bool(length[first:last].min() >= (cells[0][3] + 1) * self.chunks[3])
 
     def fill_chunk(self, path: Path, slot: int, cell: tuple[int, ...], length: NDArray[np.int64]) -> bool:
         """Whether anything in a chunk is real; then the rest of it is padding afterwards."""
@@ -269,6 +294,8 @@ class GrowingArray:
             return len(inside) > 0
         begin = cell[axis + 1] * self.chunks[axis + 1]
         steps = min(self.chunks[axis + 1], self.shape[axis + 1] - begin)
+        if len(inside) and inside.min() >= begin + steps > begin:
+            return True
         width = np.clip(inside - begin, 0, max(steps, 0))
         if not width.any():
             return False
@@ -284,7 +311,7 @@ class GrowingArray:
         values = np.array(self.batch(path, slot)[0, 0, :, begin:steps].swapaxes(0, 1), order="C")
         values[:, : len(width)][np.arange(begin, steps)[:, None] >= width] = padding_value(self.dtype)
         offset = shards.HEADER + slot * self.chunk_bytes + begin * values[0].nbytes
-        write_all(self.open(path), values, offset)
+        write_all(self.open(str(path)), values, offset)
 
     def pad(self, path: Path, width: NDArray[np.int64], steps: int, axis: int) -> None:
         """Padding behind the first `width` steps of each row of a chunk; rows of one width are written together."""
@@ -300,7 +327,7 @@ class GrowingArray:
             inside[axis : axis + 2] = slice(begin, end), slice(int(width[begin]), steps)
             values = np.full([part.stop - part.start for part in inside], padding_value(self.dtype), self.dtype)
             if values.size:
-                self.write_raw(self.open(path), tuple(inside), values)
+                self.write_raw(self.open(str(path)), tuple(inside), values)
 
 
 def write_all(file: int, values: Array, offset: int) -> None:

@@ -160,7 +160,7 @@ class Probe:
                 if labels and chunks:
                     lay(labels, chunks)
             finally:
-                self._sink.settle()
+                unseen(self._sink.settle)
 
     def flush(self, *, sync: bool = False) -> None:
         """Write all calls that have ended to the store, so that they outlive this process.
@@ -179,12 +179,12 @@ class Probe:
         """
         with self._lock:
             self._settle_failed()
-            self._sink.flush(sync=sync)
+            unseen(lambda: self._sink.flush(sync=sync))
 
     def _settle_failed(self) -> None:
         """Calls that a call of the model has left which failed are final too."""
         if not self._listening.calls.chunks:
-            self._sink.settle()
+            unseen(self._sink.settle)
 
     def recording(self, module: str | None = None) -> xr.Dataset:
         """The recording of one module.

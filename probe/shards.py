@@ -7,8 +7,8 @@ real step taken out of the index.
 
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import groupby
-from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,7 +55,8 @@ def codecs(chunks: Sequence[int]) -> list[dict[str, Any]]:
     return [{"name": "sharding_indexed", "configuration": shard}]
 
 
-def index(batches: int, size: int, kept: Sequence[int] | None = None) -> bytes:
+@lru_cache(maxsize=64)
+def index(batches: int, size: int, kept: tuple[int, ...] | None = None) -> bytes:
     """The index of a file of so many batches of `size` bytes; those not `kept` are said to be padding.
 
     >>> len(index(3, 100)), np.frombuffer(index(3, 100)[:-4], "<u8").tolist()
@@ -64,8 +65,8 @@ def index(batches: int, size: int, kept: Sequence[int] | None = None) -> bytes:
     from google_crc32c import value
 
     places = np.full((batches, 2), MISSING, "<u8")
-    for batch in range(batches) if kept is None else kept:
-        places[batch] = HEADER + batch * size, size
+    slots = np.arange(batches) if kept is None else np.array(kept, np.int64)
+    places[slots, 0], places[slots, 1] = HEADER + slots * size, size
     content = places.tobytes()
     return content + int(value(content)).to_bytes(4, "little")
 
@@ -119,7 +120,3 @@ def write_together(file: int, values: list[Array], offset: int) -> None:
 
 def file_shape(chunks: Sequence[int], batches: int) -> list[int]:
     return [*chunks[:2], chunks[2] * batches, *chunks[3:]]
-
-
-def size_of(chunks: Sequence[int], dtype: np.dtype[Any]) -> int:
-    return prod(chunks) * dtype.itemsize

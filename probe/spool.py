@@ -106,6 +106,8 @@ class Spool:
 
     def signals(self, part: list[Chunk], rows: Any) -> dict[str, Array]:
         """The signals of calls that follow each other, as they came."""
+        if not part[1:] and self.storing.every == 1 and self.storing.units is None:
+            return {name: signal.numpy() for name, signal in part[0].rebuilt.signals.items()}
         found = {}
         for name in part[0].rebuilt.signals:
             calls = [chunk.rebuilt.signals[name] for chunk in part]
@@ -210,8 +212,11 @@ class Spool:
             rows = slice(None) if several else slice(first, last)
             number = len(range(*steps.indices(end)))
             regions = self.stored.regions((int(ids[first]), place), counts, number)
+            whole = several and steps == slice(0, block.call.shape[1], 1)
             for name in over_time[0]:
-                parts = [self.cast(name, part[name][:, :, steps, rows]) for part in over_time]
+                parts = [part[name] if whole else part[name][:, :, steps, rows] for part in over_time]
+                if self.storing.dtype is not None:
+                    parts = [self.cast(name, part) for part in parts]
                 self.stored.arrays[name].write_batches(regions, parts)
             self.lay_numbers(block, ids, slice(first, last), end)
 
@@ -351,13 +356,13 @@ def side_by_side(groups: list[list[Chunk]]) -> list[list[list[Chunk]]]:
 
 def beside(before: list[Chunk], group: list[Chunk]) -> bool:
     first, last = before[0], group[0]
+    signal = next(iter(first.rebuilt.signals.values()))
     return (
         len(first.sequence) > 0
-        and len(last.sequence) > 0
         and sum(chunk.steps for chunk in before) == sum(chunk.steps for chunk in group)
-        and bytes_of(first) < TOGETHER_BYTES
+        and signal.nbytes < TOGETHER_BYTES
         and not (first.offset.any() or last.offset.any())
-        and bool((np.diff(np.concatenate([first.sequence, last.sequence])) == 1).all())
+        and np.array_equal(last.sequence, np.arange(len(last.sequence)) + first.sequence[-1] + 1)
         and first.labels.keys() == last.labels.keys()
     )
 

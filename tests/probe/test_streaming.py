@@ -1,6 +1,7 @@
 """Recordings that are written as they come equal those in memory, whatever the calls and the choices."""
 
 import errno
+import os
 import re
 import shutil
 import threading
@@ -15,7 +16,7 @@ import xarray as xr
 from torch import nn
 
 import gatescope as gs
-from gatescope.probe import streaming
+from gatescope.probe import stored, streaming
 from gatescope.probe.overview import overview
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
@@ -33,6 +34,12 @@ def one_thread_and_repeatable() -> Iterator[None]:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "run.zarr"
+
+
+@pytest.fixture(params=["rows", "batches"])
+def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Either way in which signals stand in files: row by row in chunks, or batch by batch as they came."""
+    monkeypatch.setattr(stored, "BATCH_BYTES", {"rows": 2**60, "batches": 1}[request.param])
 
 
 class Batches(NamedTuple):
@@ -90,6 +97,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
+@pytest.mark.usefixtures("layout")
 @pytest.mark.parametrize("kind", MODELS)
 def test_what_is_streamed_equals_what_is_kept_in_memory(path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "BUFFER_BYTES", 1)
@@ -99,6 +107,7 @@ def test_what_is_streamed_equals_what_is_kept_in_memory(path: Path, kind: str, m
     same(*both(model, path, batches, preactivations=kind == "lstm"))
 
 
+@pytest.mark.usefixtures("layout")
 def test_streams_go_on_on_disk_and_batches_begin_anew(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "BUFFER_BYTES", 1)
     model = nn.LSTM(3, 4, batch_first=True)
@@ -128,6 +137,7 @@ def test_cells_in_a_loop_are_gathered(path: Path) -> None:
     same(*both(cell, path, run))
 
 
+@pytest.mark.usefixtures("layout")
 def test_packed_sequences_leave_no_bytes_for_padding_but_in_the_last_chunk(path: Path) -> None:
     model = nn.LSTM(3, 64)
     lengths = torch.tensor([900, 3, 2, 2])
@@ -137,6 +147,44 @@ def test_packed_sequences_leave_no_bytes_for_padding_but_in_the_last_chunk(path:
         model(nn.utils.rnn.pack_padded_sequence(x, lengths))
 
     same(*both(model, path, run))
+
+
+@pytest.mark.parametrize("buffer", [1, 40_000])
+def test_batches_of_any_size_are_stored_whatever_the_first_was(
+    path: Path, monkeypatch: pytest.MonkeyPatch, buffer: int
+) -> None:
+    monkeypatch.setattr(streaming, "BUFFER_BYTES", buffer)
+    monkeypatch.setattr(stored, "BATCH_BYTES", 1)
+    monkeypatch.setattr(stored, "FILE_BYTES", 20_000)  # several batches in a file, and several files
+    model = nn.LSTM(3, 8, num_layers=2, batch_first=True)
+    sizes = [(4, 20)] * 7 + [(3, 20), (4, 20), (4, 20), (9, 50), (1, 3), (4, 20), (2, 20), (4, 20), (4, 7), (4, 7)]
+    inputs = [torch.randn(rows, steps, 3) for rows, steps in sizes]
+
+    def run(model: nn.Module, probe: gs.Probe) -> None:
+        for k, x in enumerate(inputs):
+            lengths = [1 + (7 * row + k) % x.shape[1] for row in range(len(x))] if k % 3 == 2 else [x.shape[1]] * len(x)
+            probe.annotate(token=[chr(97 + k) * x.shape[1]] * len(x), number=x[..., 1], lengths=lengths)
+            model(x)
+
+    expected, opened = both(model, path, run)
+    same(expected, opened)
+    with gs.attach(model, store=path, append=True) as again:
+        run(model, again)
+        again.flush()
+        part = gs.open_recording(path)
+        assert isinstance(part, xr.Dataset)
+        gs.validate(part, values=True)
+        np.testing.assert_array_equal(part["cell_state"][:, :, : expected.sizes["sequence"]], expected["cell_state"])
+    whole = gs.open_recording(path)
+    assert isinstance(whole, xr.Dataset)
+    same(gs.concat([expected, expected]), whole.load())
+
+
+def test_a_batch_that_the_system_takes_in_parts_is_written_whole(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored, "BATCH_BYTES", 1)
+    write = os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda file, values, at: write(file, [values[0].reshape(-1)[:5]], at))
+    same(*both(nn.GRU(3, 4, batch_first=True), path, Batches.of(5, 5, 5)))
 
 
 def test_chunks_without_a_real_step_are_not_written(path: Path) -> None:
@@ -149,6 +197,7 @@ def test_chunks_without_a_real_step_are_not_written(path: Path) -> None:
     assert written == {f"c.0.0.0.{k}.0" for k in range(3)} | {"c.0.0.1.0.0"}
 
 
+@pytest.mark.usefixtures("layout")
 def test_several_modules_are_groups_and_open_as_a_tree(path: Path) -> None:
     class Model(nn.Module):
         def __init__(self) -> None:
@@ -175,6 +224,7 @@ def test_several_modules_are_groups_and_open_as_a_tree(path: Path) -> None:
     assert list(stored.tree().children) == ["first", "second"]
 
 
+@pytest.mark.usefixtures("layout")
 def test_every_nth_step_and_sequence_and_chosen_units_are_those_of_the_whole(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,12 +247,14 @@ def test_every_nth_step_and_sequence_and_chosen_units_are_those_of_the_whole(
     assert (part.attrs["stride"], part.attrs["every"]) == (4, 2)
 
 
+@pytest.mark.usefixtures("layout")
 def test_half_precision_rounds_signals_and_nothing_else(path: Path) -> None:
     whole, half = both(nn.LSTM(3, 4, batch_first=True), path, Batches.of(5), dtype="float16")
     np.testing.assert_array_equal(whole.forget_gate.astype("float16"), half.forget_gate)
     np.testing.assert_array_equal(whole.log_retention_sum, half.log_retention_sum)
 
 
+@pytest.mark.usefixtures("layout")
 def test_exact_zeros_of_the_retention_are_counted_from_the_first_on(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,6 +340,7 @@ def test_a_flush_in_the_middle_of_a_call_leaves_it_until_its_labels_are_there(pa
     same(probe.recording(), opened.load())
 
 
+@pytest.mark.usefixtures("layout")
 def test_threads_write_whole_sequences(path: Path) -> None:
     model = nn.LSTM(3, 4, batch_first=True)
     inputs = torch.randn(4, 6, 2, 10, 3)
@@ -311,6 +364,7 @@ def test_threads_write_whole_sequences(path: Path) -> None:
     assert ends == {tuple(row) for output in outputs.values() for row in output[:, -1].tolist()}
 
 
+@pytest.mark.usefixtures("layout")
 def test_a_long_recording_has_an_overview_while_it_is_written_and_after(path: Path) -> None:
     model = nn.GRU(2, 3, batch_first=True)
     inputs = torch.randn(7, 2, 999, 2)
@@ -354,6 +408,7 @@ def test_a_short_recording_has_no_overview(path: Path) -> None:
         gs.open_overview(path)
 
 
+@pytest.mark.usefixtures("layout")
 def test_a_store_that_was_gone_on_with_equals_the_recordings_one_after_the_other(path: Path) -> None:
     model, first, second = nn.LSTM(3, 4, batch_first=True), Batches.of(5, 9), Batches.of(12)
     parts = []
