@@ -1,5 +1,10 @@
 """The random streams: known bits, keys that do not collide, coins that are fair."""
 
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -116,3 +121,29 @@ def test_a_folder_that_cannot_be_written_does_not_stop_the_kernels(monkeypatch: 
 
     monkeypatch.setattr(module, "njit", no_cache)
     assert module.compiled(lambda x: x + 1)(2) == 3
+
+
+def test_code_on_disk_is_thrown_away_when_a_file_that_it_calls_into_has_changed(tmp_path: Path) -> None:
+    """A kernel calls one in another file; that file changes, the caller's does not."""
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    shutil.copy(Path(randomness.__file__).with_name("compiled.py"), folder)
+    (folder / "__init__.py").write_text("")
+    (folder / "caller.py").write_text(
+        "from .callee import number\nfrom .compiled import compiled\n@compiled\ndef asked():\n    return number()\n"
+    )
+
+    def answer(number: int) -> tuple[int, int]:
+        text = f"from .compiled import compiled\n@compiled\ndef number():\n    return {number}\n"
+        (folder / "callee.py").write_text(text)
+        code = "from kernels.caller import asked; print(asked(), sum(asked.stats.cache_hits.values()))"
+        command = [sys.executable, "-W", "error", "-c", code]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        value, hits = done.stdout.split()
+        return int(value), int(hits)
+
+    assert answer(1111) == (1111, 0)
+    assert answer(2222) == (2222, 0)
+    code = "from kernels.caller import asked; asked(); print(sum(asked.stats.cache_hits.values()))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert int(done.stdout) == 1  # with nothing changed the code on disk is used
