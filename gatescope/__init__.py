@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from .probe.loss_gradient import loss_gradient
     from .probe.overview import open_overview
     from .probe.plots.drift import plot_drift
+    from .probe.plots.gradient_flow import plot_cell_path, plot_gradient_flow, plot_knockout, plot_path_share
+    from .probe.plots.lyapunov import plot_lyapunov
     from .probe.plots.saturation import plot_saturation
     from .probe.plots.selectivity import plot_selectivity
     from .probe.plots.signal import plot_signal
@@ -91,6 +93,8 @@ _HOMES = {
     "probe.loss_gradient": ("loss_gradient",),
     "probe.overview": ("open_overview",),
     "probe.plots.drift": ("plot_drift",),
+    "probe.plots.gradient_flow": ("plot_cell_path", "plot_gradient_flow", "plot_knockout", "plot_path_share"),
+    "probe.plots.lyapunov": ("plot_lyapunov",),
     "probe.plots.saturation": ("plot_saturation",),
     "probe.plots.selectivity": ("plot_selectivity",),
     "probe.plots.signal": ("plot_signal",),
@@ -134,7 +138,12 @@ __all__ = [
     "modules",
     "open_overview",
     "open_recording",
+    "plot_cell_path",
     "plot_drift",
+    "plot_gradient_flow",
+    "plot_knockout",
+    "plot_lyapunov",
+    "plot_path_share",
     "plot_saturation",
     "plot_selectivity",
     "plot_signal",

@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from .horizons import LEVELS, choose_horizons, quantiles
-from .norms import TOTALS, WHOLE
+from .norms import TOTALS, WHOLE, norms_at_zero
 from .place import Place
 from .plan import Plan
 from .reading import Source
@@ -58,7 +58,8 @@ def gradient_flow(
           for a cell without retention.
         - `state_norm` (norm, block, horizon): `frobenius` at every horizon, `spectral` where it was taken. Blocks are
           named from the state that is changed to the one that it reaches: `whole`, `h->h`, `h->c`, `c->h`, `c->c` (the
-          other state held) and `total c->c`, `total c->h`; a cell with one state has `whole`.
+          other state held) and `total c->c`, `total c->h`; a cell with one state has `whole`. `norm_at_zero` (norm,
+          block) is what the norms are at horizon 0.
         - `path_share` (sequence, time, path): signed shares, adding to 1, of the paths by which a change of the memory
           reaches the next state: with S the sum of the paths' terms X of d(h, c)_t / dc_{t-1}, <X, S> / <S, S>. The
           output gate of step t - 1 is held, as is projection at t. NaN at a sequence's first step.
@@ -133,8 +134,11 @@ def assembled(plan: Plan, found: list[Place]) -> xr.Dataset:
         return array.reshape(*shape, *array.shape[1:])
 
     norms = gathered([np.stack([quantiles(kind, LEVELS) for kind in place.norms[:2]], axis=1) for place in found])
-    block, origin = judged_block(plan, first.blocks)
-    curves = [place.norms.frobenius[:, first.blocks.index(block)] for place in found]
+    at_zero = norms_at_zero(plan.source.widths, first.blocks)
+    block = TOTALS[0] if TOTALS[0] in first.blocks else WHOLE
+    judged_place = first.blocks.index(block)
+    origin = at_zero[0, judged_place]
+    curves = [place.norms.frobenius[:, judged_place] for place in found]
     judged = [survival(every, quantiles(curve, [0.5])[0] - origin) for curve in curves]
     counts = (~np.isnan(first.norms.frobenius[:, 0])).sum(axis=0)
     here = ("layer", "direction")
@@ -145,6 +149,7 @@ def assembled(plan: Plan, found: list[Place]) -> xr.Dataset:
             norms,
             {"long_name": "norm of d(state at t) / d(state at t - horizon)", **log},
         ),
+        "norm_at_zero": (("norm", "block"), at_zero, {"long_name": "norms over 0 steps", **log}),
         "state_norm_samples": (("horizon",), counts, {"long_name": "pairs of steps behind it", "units": "1"}),
         "half_life": (here, gathered([each.half_life for each in judged]), {"units": "steps"}),
         "effective_horizon": (
@@ -185,12 +190,6 @@ def assembled(plan: Plan, found: list[Place]) -> xr.Dataset:
         coords["sequence"] = recording["sequence"].variable
         coords["time"] = np.arange(shares.shape[3])
     return xr.Dataset(data, coords, {"judged_block": block})
-
-
-def judged_block(plan: Plan, blocks: Sequence[str]) -> tuple[str, float]:
-    """The block whose decay is judged, the memory's where there is one, and log10 of its norm at horizon 0."""
-    widths = plan.source.widths
-    return (TOTALS[0], 0.5 * np.log10(widths[1])) if TOTALS[0] in blocks else (WHOLE, 0.5 * np.log10(sum(widths)))
 
 
 def path_variables(plan: Plan, found: list[Place], gathered: Any) -> dict[str, Any]:

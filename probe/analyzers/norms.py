@@ -32,9 +32,12 @@ def block_names(steps: Steps, totals: bool) -> tuple[str, ...]:
     return (WHOLE, *BLOCKS, *(TOTALS if totals else ()))
 
 
-def identity_norm(steps: Steps, block: str) -> float:
-    """log10 of a block's Frobenius norm at horizon 0."""
-    return 0.5 * float(np.log10(sum(steps.widths))) if block == WHOLE else np.nan
+def norms_at_zero(widths: Sequence[int], blocks: Sequence[str]) -> Numbers:
+    """log10 norms of blocks over 0 steps, (norm, block): of ones and zeros; NaN where it depends on the step."""
+    across = {"h->c": -np.inf, "c->h": -np.inf, TOTALS[1]: np.nan}
+    sizes = {WHOLE: sum(widths), "h->h": widths[0], "c->c": widths[-1], TOTALS[0]: widths[-1]}
+    frobenius = [across[block] if block in across else 0.5 * np.log10(sizes[block]) for block in blocks]
+    return np.array([frobenius, [across.get(block, 0.0) for block in blocks]])
 
 
 def block_norms(
