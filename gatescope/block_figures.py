@@ -197,6 +197,10 @@ def titled(recording: xr.Dataset) -> str:
 
 
 def legends(panels: Sequence[Axes]) -> None:
-    """To the right of each panel."""
+    """To the right of each panel; what all of them show is named once."""
+    named: set[str] = set()
     for ax in panels:
-        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+        entries = [pair for pair in zip(*ax.get_legend_handles_labels(), strict=True) if pair[1] not in named]
+        handles, labels = zip(*entries, strict=True)
+        ax.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+        named.update(labels)

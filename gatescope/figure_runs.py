@@ -18,7 +18,7 @@ FORGETS, KEEPS = 4, 20
 """Numbers of the networks shown: one with forget gates, one of 1997."""
 COMPARED = (3, 4)
 """Numbers of the networks whose training is shown with and without alpha decay."""
-STEPS, KEPT_STEPS = 2000, 260
+STEPS, KEPT_STEPS = 2000, 200
 STRAIGHT = 0.95
 """Share of a state's variance that its trend explains, from which on it is called straight."""
 ROWS = {"constant alpha": "forget", "alpha decay 0.99": "forget-alpha-decay"}

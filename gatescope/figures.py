@@ -51,13 +51,20 @@ def figures(out: Path) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     written, text = [], ["# The figures of *Learning to Forget*, from our own networks"]
     for picture in pictures():
-        for suffix, metadata in (("png", None), ("svg", {"Date": None})):
-            written.append(out / f"{picture.name}.{suffix}")
-            with mpl.rc_context({"svg.hashsalt": picture.name}):
-                picture.figure.savefig(written[-1], dpi=130, metadata=metadata)
+        written += drawn(picture, out)
         text += [f"![{picture.name}]({picture.name}.png)", picture.caption]
     written.append(out / "captions.md")
     written[-1].write_text("\n\n".join(text) + "\n", encoding="utf-8")
+    return written
+
+
+def drawn(picture: Picture, out: Path) -> list[Path]:
+    """The files of one picture; the same picture gives the same SVG."""
+    written = []
+    for suffix, metadata in (("png", None), ("svg", {"Date": None})):
+        written.append(out / f"{picture.name}.{suffix}")
+        with mpl.rc_context({"svg.hashsalt": picture.name}):
+            picture.figure.savefig(written[-1], dpi=130, metadata=metadata)
     return written
 
 
