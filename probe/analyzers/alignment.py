@@ -214,8 +214,10 @@ class Sums:
     def __init__(self, found: Found, at: tuple[int, int], trains: Trains, near: list[Flags], tolerance: int) -> None:
         self.found, self.at, self.tolerance = found, at, tolerance
         size = found.events.shape[-1]
+        runs = [trains.at(*at, sequence)[0] for sequence in range(len(near))]
+        events = [unit.size if size == 1 else np.bincount(unit).max(initial=0) for unit in runs]
         heaviest = trains.units if size == 1 else 1
-        self.null = HitNull(size, np.array([heaviest * flag.sum() for flag in near], dtype=np.float64))
+        self.null = HitNull(size, np.minimum(np.array(events), heaviest * np.array([flag.sum() for flag in near])))
         self.late: list[tuple[Places, Places, Places]] = []
 
     def add(self, train: npt.NDArray[np.floating], flag: Flags, near: Flags) -> None:

@@ -47,7 +47,7 @@ class HitNull:
     which add, as a Pearson type III distribution.
     """
 
-    def __init__(self, trains: int, most: Numbers) -> None:
+    def __init__(self, trains: int, most: npt.NDArray[np.generic]) -> None:
         """`most` is the largest number of hits in each sequence."""
         whole = float(most.sum())
         self.by_moments = whole > MOST_VALUES and np.count_nonzero(most) >= MANY
@@ -88,8 +88,9 @@ class HitNull:
         return Hits(self.found, self.mean, z, np.where(np.isnan(z), np.nan, np.clip(p, 1e-300, 1.0)))
 
     def _counted(self) -> Numbers:
-        place = np.ceil(self.found / self.scale - 1e-9).astype(np.int64)
-        p = _at_least(self.whole, place)
+        place = np.floor(self.found / self.scale).astype(np.int64)
+        beyond = self.found / self.scale - place
+        p = (1 - beyond) * _at_least(self.whole, place) + beyond * _at_least(self.whole, place + 1)
         coarse = (p < FEW_SHIFTS * np.exp(-self.log_shifts) * (1 + 1e-9)) & (p > WELL_RESOLVED)
         some = np.flatnonzero(coarse & (self.var > 0))
         if some.size:
