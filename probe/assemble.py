@@ -12,7 +12,7 @@ from ..cells import AbstractCell
 from ..signals import DIRECTIONS, PREACTIVATION, SCHEMA, VERSION, Signal
 from .arrivals import GRADIENT
 from .retention import log_retention
-from .schema import FIXED_DIMS, LABEL_DIMS, SIGNAL_DIMS, padding_mask, padding_value
+from .schema import FIXED_DIMS, LABEL_DIMS, SIGNAL_DIMS, STEP_JACOBIAN, padding_mask, padding_value
 from .track import Array, Chunk, Track
 
 
@@ -41,9 +41,14 @@ def assemble(track: Track, *, sums: bool = True) -> xr.Dataset:
     data: dict[str, Any] = {}
     for name in dict.fromkeys(name for chunk in track.chunks for name in chunk.rebuilt.signals):
         values = gather(track, name, steps)
+        if name == STEP_JACOBIAN:
+            size = sum(cell.state_sizes)
+            data[name] = (FIXED_DIMS[name][0], values.reshape(*values.shape[:-1], size, size), jacobian_attrs(cell))
+            coords |= {"target_state": np.arange(size), "source_state": np.arange(size)}
+            continue
         data[name] = (("layer", "direction", *LABEL_DIMS, last_dim(cell, name)), values, attributes(cell, name))
     if sums:
-        signals = {name: variable[1] for name, variable in data.items()}
+        signals = {name: variable[1] for name, variable in data.items() if name != STEP_JACOBIAN}
         found = log_retention(cell.retention, signals, padding_mask(length, steps))
         data |= {name: (SIGNAL_DIMS, *array_and_attrs) for name, array_and_attrs in found.items()}
     data |= initial_states(track, cell)
@@ -155,6 +160,18 @@ def attributes(cell: AbstractCell, name: str) -> dict[str, str | float]:
     if signal.bounds is not None:
         found |= {"lower": float(signal.bounds[0]), "upper": float(signal.bounds[1])}
     return found
+
+
+def jacobian_attrs(cell: AbstractCell) -> dict[str, str]:
+    """What stands at which places of the full state: `hidden_state 0:4, cell_state 4:8`."""
+    stops = np.cumsum(cell.state_sizes).tolist()
+    places = zip(cell.states, [0, *stops], stops, strict=False)
+    return {
+        "long_name": "Jacobian of the whole state after a step by that before it",
+        "symbol": "ds_t/ds_{t-1}",
+        "units": "1",
+        "states": ", ".join(f"{name} {start}:{stop}" for name, start, stop in places),
+    }
 
 
 def provenance(track: Track, cell: AbstractCell) -> dict[str, str | float | int]:

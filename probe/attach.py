@@ -22,6 +22,7 @@ def attach(
     labels: LabelSource | None = None,
     lengths: Any = None,
     gradients: bool = False,
+    jacobian: bool = False,
     statistics: bool = False,
     tolerance: float = 1e-4,
     store: str | os.PathLike[str] | None = None,
@@ -58,6 +59,10 @@ def attach(
         differentiated at every state of every step, as `<state>_gradient`: through the recurrence and the layers
         above, where the gradient of a fused module's output is only the part that does not come back through time.
         Several backward passes add up.
+    jacobian
+        Also record `step_jacobian` (..., target_state, source_state), the derivative of the whole state after each step
+        by that before it, states one after the other in the order of the cell's `states`. It is what `gradient_flow`
+        needs of a cell that it does not know, and large: a square of the state's width for every step.
     statistics
         Keep no steps, but exact statistics of every unit, in memory that does not grow with the number of steps:
         saturation, histograms, mean and covariance, retention, resets, drift. `Probe.statistics()` returns them.
@@ -118,6 +123,7 @@ def attach(
         labels=labels,
         lengths=lengths,
         gradients=gradients,
+        jacobian=jacobian,
         statistics=statistics,
         tolerance=tolerance,
         storing=storing,
@@ -133,6 +139,7 @@ def record(
     preactivations: bool = False,
     labels: LabelSource | None = None,
     lengths: Any = None,
+    jacobian: bool = False,
     tolerance: float = 1e-4,
 ) -> xr.Dataset:
     """Call a model once and return the recording of one of its recurrent modules.
@@ -143,7 +150,7 @@ def record(
         Any `torch.nn.Module`; it is called as `model(*inputs, **inputs_kwargs)`, in the mode it is in.
     module
         Path of the module to record; may be left out where there is one.
-    signals, preactivations, labels, lengths, tolerance
+    signals, preactivations, labels, lengths, jacobian, tolerance
         As for `attach`; labels and lengths are those of this call.
 
     Returns
@@ -170,6 +177,7 @@ def record(
         signals=signals,
         preactivations=preactivations,
         labels=labels if callable(labels) else None,
+        jacobian=jacobian,
         tolerance=tolerance,
     )
     if module is None and len(probe.tracks) > 1:

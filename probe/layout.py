@@ -10,8 +10,12 @@ from numpy.typing import NDArray
 SIGNAL_DIMS = ("layer", "direction", "sequence", "time", "unit")
 PROJECTED_DIMS = (*SIGNAL_DIMS[:4], "projection")
 LABEL_DIMS = ("sequence", "time")
+STEP_JACOBIAN = "step_jacobian"
 STARTS = ("given", "zero", "continued", "imposed")
-INDEXES = ("layer", "direction", "sequence", "time", "unit", "projection", "gate", "source")
+INDEXES = (
+    *("layer", "direction", "sequence", "time", "unit", "projection", "gate", "source"),
+    *("target_state", "source_state"),
+)
 COORDINATES = {"length": ("sequence",), "stream": ("sequence",), "start": ("sequence",), "call": LABEL_DIMS}
 FIXED_DIMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "initial_hidden_state": (
@@ -22,6 +26,7 @@ FIXED_DIMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "weight_hh": (("layer", "direction", "gate", "unit", "source"),),
     "weight_hr": (("layer", "direction", "projection", "unit"),),
     "weight_peephole": (("layer", "direction", "gate", "unit"),),
+    STEP_JACOBIAN: ((*SIGNAL_DIMS[:4], "target_state", "source_state"),),
 }
 RESERVED = frozenset({*INDEXES, *COORDINATES, *FIXED_DIMS, "block"})
 TEXT_ATTRS = ("schema", "cell", "retention", "gatescope_version", "torch_version", "module", "created")

@@ -18,6 +18,7 @@ from .listening import Listening, Read
 from .observe import observe
 from .rebuild import rebuild
 from .sink_of import Asked, sink_of
+from .step_jacobian import add_step_jacobians, check_jacobian
 from .storing import Storing
 from .track import Chunk, Track, lay
 from .wanted import check_tolerance, choose_signals
@@ -43,6 +44,7 @@ class Probe:
         labels: LabelSource | None = None,
         lengths: Any = None,
         gradients: bool = False,
+        jacobian: bool = False,
         statistics: bool = False,
         storing: Storing | None = None,
         tolerance: float = 1e-4,
@@ -50,6 +52,7 @@ class Probe:
         tracks = {path: Track(observe(path, module)) for path, module in choose(model, modules).items()}
         check_tolerance(tolerance)
         check_source(labels)
+        check_jacobian(jacobian, statistics=statistics, stored=storing is not None)
         self._wanted = choose_signals(tracks, signals, preactivations)
         self.model = model
         self.tracks = {path: track for path, track in tracks.items() if self._wanted[path]}
@@ -59,7 +62,7 @@ class Probe:
             lengths = labels.pop("lengths", lengths)
             for name in labels:
                 check_name(name, self._taken)
-        self._labels, self._tolerance, self._gradients = labels, tolerance, gradients
+        self._labels, self._tolerance, self._gradients, self._jacobian = labels, tolerance, gradients, jacobian
         self._sink = sink_of(
             self.tracks,
             self._wanted,
@@ -124,7 +127,12 @@ class Probe:
         with self._lock:
             track.observed.used = None if kernel is None else kernel.weights
             call = read(track.observed)
-            rebuilt, cells = rebuild(track.observed, call, self._wanted[path], self._tolerance, track.count)
+            wanted = needed = self._wanted[path]
+            if self._jacobian:
+                needed = wanted | frozenset(track.observed.kind.states)
+            rebuilt, cells = rebuild(track.observed, call, needed, self._tolerance, track.count)
+            if self._jacobian:
+                add_step_jacobians(call, cells, rebuilt, wanted)
             chunk = track.add(call, rebuilt, cells, track.observed.module.training)
             handle = await_gradients(call, cells, rebuilt) if self._gradients else None
             self._awaiting += [] if handle is None else [handle]

@@ -170,7 +170,7 @@ def test_what_is_derived_may_stand_beside_the_signals(make_recording):
     gate = recording["forget_gate"]
     recording["log_retention_sum"] = np.log(gate.astype(np.float64)).cumsum("time").where(gate.notnull()).drop_attrs()
     recording["retention_zeros"] = (gate == 0).astype(np.int64).drop_attrs()
-    recording["step_jacobian"] = gate.expand_dims(target=np.arange(2)).drop_attrs()
+    recording["output_jacobian"] = gate.expand_dims(target=np.arange(2)).drop_attrs()
     recording["forget_gate_preactivation"] = gate.copy()
     validate(recording, values=True)
     assert "log_retention_sum" in stepwise_names(recording)
