@@ -33,7 +33,7 @@ def stamp(kernel: Any) -> None:
     numba compares only the file in which a kernel stands. What it calls from other files is part of its code, too: an
     old copy would go on giving the old numbers.
     """
-    index = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
+    index: Any = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
     if hasattr(index, "_source_stamp"):
         index._source_stamp = (index._source_stamp, kernel_files())
 
