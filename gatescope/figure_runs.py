@@ -19,6 +19,8 @@ FORGETS, KEEPS = 4, 20
 COMPARED = (3, 4)
 """Numbers of the networks whose training is shown with and without alpha decay."""
 STEPS, KEPT_STEPS = 2000, 200
+NEAR = 0.49
+"""A prediction is right when every output is nearer to its target than this."""
 STRAIGHT = 0.95
 """Share of a state's variance that its trend explains, from which on it is called straight."""
 ROWS = {"constant alpha": "forget", "alpha decay 0.99": "forget-alpha-decay"}
@@ -48,7 +50,7 @@ def shown(variant: str, number: int, steps: int) -> Run:
     with torch.no_grad():
         recording = record(network, sample.inputs, labels=dict(sample.labels))
     handle.remove()
-    wrong = (np.abs(outputs[0] - sample.targets) >= 0.49).any(-1)[0]
+    wrong = np.any(np.abs(outputs[0][0] - sample.targets[0]) >= NEAR, axis=-1)
     return Run(outcome, recording, int(wrong.sum()), int(wrong.argmax()) if wrong.any() else -1)
 
 

@@ -65,6 +65,7 @@ def drawn(picture: Picture, out: Path) -> list[Path]:
         written.append(out / f"{picture.name}.{suffix}")
         with mpl.rc_context({"svg.hashsalt": picture.name}):
             picture.figure.savefig(written[-1], dpi=130, metadata=metadata)
+        picture.figure.set_layout_engine("none")  # it stays as it has been laid out
     return written
 
 
