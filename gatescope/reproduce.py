@@ -90,9 +90,12 @@ def reproduce(
     if jobs is not None and scheduler is not None:
         raise ValueError("networks are trained by --jobs or by --scheduler; both came. Leave one out.")
     note = say or noted
+    # all that the end needs is loaded at the beginning: what runs for hours must not change when files on disk do
+    from .tasks import provenance, table_text, tables  # noqa: F401
     from .tasks.results import results_folder
     from .tasks.rows import chosen_rows
 
+    provenance.engine_code()
     settings = chosen_rows(task, variants, sweep, seed=seed, max_streams=max_streams)
     asked = networks or (QUICK_NETWORKS if quick else NETWORKS[task])
     with trainer(jobs, scheduler) as train, results_folder(out, settings, asked) as results:

@@ -6,7 +6,8 @@ from concurrent.futures import CancelledError
 from typing import Any
 
 from .campaign import Answer, Failed, NetworkError, Run, failure
-from .experiment import Setting, run_network
+from .experiment import Outcome, Setting, run_network
+from .provenance import engine_code
 from .results import Job
 
 ADDRESS = re.compile(r"[a-z]+://\S+:\d+")
@@ -20,7 +21,7 @@ def cluster(
     from distributed import as_completed
 
     futures = {
-        client.submit(run, settings[job.row], job.network, pure=False, priority=-place): job
+        client.submit(there, run, settings[job.row], job.network, pure=False, priority=-place): job
         for place, job in enumerate(jobs)
     }
     try:
@@ -60,7 +61,13 @@ def connected(address: str) -> Any:
         ) from None
 
 
+def there(run: Run, setting: Setting, network: int) -> tuple[Outcome, str]:
+    """What a worker does: train, and say by which code."""
+    return run(setting, network), engine_code()
+
+
 def answered(job: Job, future: Any) -> Answer:
+    """What became of a network whose work is over."""
     from distributed import KilledWorker
 
     try:
@@ -74,4 +81,10 @@ def answered(job: Job, future: Any) -> Answer:
         return job, Failed("it took several workers with it")
     if error is not None:
         raise failure(job, f"{type(error).__name__}: {error}")
-    return job, future.result()
+    outcome, engine = future.result()
+    if engine != engine_code():
+        raise NetworkError(
+            f"workers must train with the engine that is installed here, {engine_code()}; one has {engine}. "
+            "Install the same version of gatescope for all."
+        )
+    return job, outcome

@@ -94,7 +94,18 @@ def test_an_error_within_a_network_ends_a_clusters_campaign_in_one_sentence(
             train = partial(cluster, client=client, run=made_up.third_raises)
             with pytest.raises(NetworkError, match=r"network 3 of .* raised ArithmeticError: no number at all"):
                 campaign(results, results.missing(), train, finished=lambda job: None)
-        assert client.futures == {} or not any(future.status == "pending" for future in client.futures.values())
+        assert not any(future.status == "pending" for future in client.futures.values())
+
+
+def test_workers_with_another_engine_are_refused(
+    local: Any, made_up: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gatescope.tasks.cluster.engine_code", lambda: "of-another-day")
+    with connected(local.scheduler_address) as client, results_folder(tmp_path / "out", ROWS, 2) as results:
+        train = partial(cluster, client=client, run=made_up.run)
+        with pytest.raises(NetworkError, match=r"installed here, of-another-day; one has [0-9a-f]{12}"):
+            campaign(results, results.missing(), train, finished=lambda job: None)
+    assert not list(results.path.rglob("*.npz"))
 
 
 @pytest.mark.parametrize("address", ["here", "127.0.0.1:8786", "tcp://127.0.0.1", "tcp://127.0.0.1:port"])
