@@ -12,6 +12,9 @@ from .growing import write_group
 from .layout import STARTS
 
 FOLDER = ".stream"
+LOCK = "lock"
+BEGUN = "begun"
+"""A file that is there until the first commit: what lies beside it may be thrown away."""
 FORMAT = "gatescope.stream/1"
 JOURNAL = np.dtype([("sequence", "<i8"), ("length", "<i8"), ("stream", "<i8"), ("start", "<i8")])
 _HELD: set[Path] = set()
@@ -75,14 +78,16 @@ class Lock:
     """One writer per store: held by the operating system for this process, so that a dead one holds nothing."""
 
     def __init__(self, path: Path) -> None:
-        self.path = (path / FOLDER / "lock").resolve()
+        self.path = (path / FOLDER / LOCK).resolve()
         self.store = path
         self.file: int | None = None
+        self.created = False
 
     def take(self) -> None:
         if self.path in _HELD:
             raise self.refusal("this process")
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.created = not self.path.exists()
         file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             lock_file(file)
@@ -90,13 +95,20 @@ class Lock:
             owner = os.pread(file, 32, 0).decode(errors="replace").strip()
             os.close(file)
             raise self.refusal(f"process {owner}" if owner else "another process") from None
-        os.ftruncate(file, 0)
-        os.pwrite(file, str(os.getpid()).encode(), 0)
         self.file = file
         _HELD.add(self.path)
 
+    def sign(self) -> None:
+        """Say whose it is, once it is certain that the store may be changed."""
+        if self.file is not None:
+            os.ftruncate(self.file, 0)
+            os.pwrite(self.file, str(os.getpid()).encode(), 0)
+            self.created = False
+
     def release(self) -> None:
         if self.file is not None:
+            if self.created:
+                self.path.unlink(missing_ok=True)
             os.close(self.file)
             self.file = None
             _HELD.discard(self.path)

@@ -76,8 +76,8 @@ class GrowingArray:
         array.fresh = False
         return array
 
-    def describe(self) -> None:
-        """Write what the array is: zarr's own file beside the chunks."""
+    def description(self) -> dict[str, Any]:
+        """What zarr has to know."""
         text = self.dtype == object
         fill = {"f": "NaN", "i": -1, "b": False, "O": ""}[self.dtype.kind]
         codecs: list[dict[str, Any]] = [{"name": "bytes", "configuration": {"endian": "little"}}]
@@ -86,11 +86,10 @@ class GrowingArray:
             codecs = [{"name": "vlen-utf8", "configuration": {}}]
         elif self.batches:
             codecs, file = shards.codecs(self.chunks), shards.file_shape(self.chunks, self.batches)
-        grid = {"name": "regular", "configuration": {"chunk_shape": file}}
-        meta = {
+        return {
             "shape": list(self.shape),
             "data_type": "string" if text else self.dtype.name,
-            "chunk_grid": grid,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": file}},
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
             "fill_value": fill,
             "codecs": codecs,
@@ -100,12 +99,15 @@ class GrowingArray:
             "node_type": "array",
             "storage_transformers": [],
         }
+
+    def describe(self) -> None:
+        """Write zarr's own file beside the chunks."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / "zarr.json"
+        path, text = self.folder / "zarr.json", json.dumps(self.description())
         if path.exists():
-            replace_text(path, json.dumps(meta))
+            replace_text(path, text)
         else:  # nothing counts yet that lies beside it
-            path.write_text(json.dumps(meta), encoding="utf-8")
+            path.write_text(text, encoding="utf-8")
 
     def resize(self, sizes: dict[str, int]) -> None:
         shape = tuple(sizes.get(dim, size) for dim, size in zip(self.dims, self.shape, strict=True))
@@ -184,12 +186,16 @@ class GrowingArray:
             self.write_index(file)
         return file
 
+    @property
+    def file_bytes(self) -> int:
+        return self.chunk_bytes * self.batches + shards.HEADER if self.batches else self.chunk_bytes
+
     def create(self, path: str) -> int:
         """A file of chunks that is whole from the moment on in which it is seen."""
         new = f"{path}.new"
         file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
         try:
-            os.ftruncate(file, self.chunk_bytes * self.batches + shards.HEADER if self.batches else self.chunk_bytes)
+            os.ftruncate(file, self.file_bytes)
             if self.batches:
                 self.write_index(file)
             os.rename(new, path)

@@ -12,14 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
 from ..signals import SCHEMA
 from . import zarr_files
-from .commits import FOLDER, Lock, read_record, write_record
+from .commits import BEGUN, FOLDER, Lock, write_record
 from .growing import write_group
 from .progress import Bar, bar
+from .resuming import DifferentError, check_ours, record_of, sound
 from .sinks import Sink
 from .spool import Spool, bytes_of
 from .store import FULL, open_recording
@@ -57,32 +57,23 @@ class Stream(Sink):
         self.bytes = 0
         self.since = time.monotonic()
         self.spools: dict[str, Spool] = {}
-        self.finished = self.broken = False
+        self.fresh = self.finished = self.broken = False  # fresh: begun here, and nothing committed yet
         self.bar: Bar | None = None
 
     def start(self) -> None:
         """Take the store for this process, and begin it or go on with it."""
         if not self.path.parent.is_dir():
             raise FileNotFoundError(f"The folder {str(self.path.parent)!r} must exist; it does not. Make it first.")
-        record = read_record(self.path)
-        if os.path.lexists(self.path) and not self.storing.append:
-            raise FileExistsError(
-                f"Nothing may exist at the store's path unless it is to be gone on with; {str(self.path)!r} exists. "
-                "Choose another path, or say append=True."
-            )
-        if self.path.exists() and record is None and not begun(self.path):
-            raise FileExistsError(
-                f"Only what attach(store=...) wrote can be gone on with; {str(self.path)!r} is something else. "
-                "Choose another path."
-            )
-        if record is None:
-            (self.path / FOLDER).mkdir(parents=True, exist_ok=True)
+        if os.path.lexists(self.path):
+            self.require_append()
+            check_ours(self.path)
         self.lock.take()
         try:
-            record = read_record(self.path)
+            record = record_of(self.path)
             if record is None:
-                self.clear()
+                self.begin()
             else:
+                self.require_append()
                 self.go_on(record)
             self.require_room(BUFFER_BYTES)
         except BaseException:
@@ -90,8 +81,18 @@ class Stream(Sink):
             raise
         self.bar = bar(self.storing.progress)
 
-    def clear(self) -> None:
-        """Begin anew where a run died before its first commit."""
+    def require_append(self) -> None:
+        if not self.storing.append:
+            raise FileExistsError(
+                f"Nothing may exist at the store's path unless it is to be gone on with; {str(self.path)!r} exists. "
+                "Choose another path, or say append=True."
+            )
+
+    def begin(self) -> None:
+        """Begin, or begin anew where a run died before its first commit."""
+        self.fresh = True
+        self.lock.sign()
+        (self.path / FOLDER / BEGUN).touch()
         for entry in self.path.iterdir():
             if entry.name == FOLDER:
                 continue
@@ -99,23 +100,24 @@ class Stream(Sink):
         write_group(self.path, {})
 
     def go_on(self, record: dict[str, Any]) -> None:
-        self.require_same(record)
+        sound(self.path, lambda: self.require_same(record))
+        self.lock.sign()
+        write_record(self.path, {**record, "finished": False})
         for path, module in record["modules"].items():
             stored = StoredModule.found(self.path, module)
             self.spools[path] = Spool(self.tracks[path], self.storing, stored, sums=self.sums)
-        write_record(self.path, {**record, "finished": False})
 
     def require_same(self, record: dict[str, Any]) -> None:
         """Refuse to go on with what was begun otherwise."""
         now: dict[str, Any] = {"schema": SCHEMA, **self.settings}
         there: dict[str, Any] = {"schema": record["schema"], **record["settings"]}
         for path, module in record["modules"].items():
-            if path in self.tracks:
+            if path in self.tracks:  # as the settings say of all
                 now[f"hash of the weights of {path!r}"] = fingerprint(self.tracks[path])
                 there[f"hash of the weights of {path!r}"] = module["more"]["weights"]
         for what, value in now.items():
             if there.get(what) != value:
-                raise ValueError(
+                raise DifferentError(
                     f"A store can be gone on with by the same model and settings only; in {str(self.path)!r} {what} is "
                     f"{there.get(what)}, now it is {value}. Attach as before, or choose another path."
                 )
@@ -176,6 +178,9 @@ class Stream(Sink):
         record = {"schema": SCHEMA, "finished": finished, "settings": self.settings, "modules": modules}
         if modules:
             write_record(self.path, record, sync=sync)
+        if modules and self.fresh:
+            self.fresh = False
+            (self.path / FOLDER / BEGUN).unlink(missing_ok=True)
 
     def finish(self) -> None:
         """Write what is left, make it a plain recording, and let the store go."""
@@ -207,9 +212,9 @@ class Stream(Sink):
         for spool in self.spools.values():
             for array in spool.stored.arrays.values():
                 array.close()
-        empty = self.lock.file is not None and read_record(self.path) is None
         self.lock.release()
-        if empty:  # nothing was recorded
+        if self.fresh:  # nothing was recorded
+            self.fresh = False
             with suppress(OSError):
                 shutil.rmtree(self.path)
 
@@ -239,11 +244,6 @@ class Stream(Sink):
         if isinstance(opened, xr.Dataset):
             return {next(iter(self.spools)): opened}
         return {path: opened.children[path].to_dataset() for path in paths if path in opened.children}
-
-
-def begun(path: Any) -> bool:
-    """Whether a folder is what a run left that died before its first commit."""
-    return (path / FOLDER / "lock").is_file() and not np.any([p.suffix == ".nc" for p in path.iterdir()])
 
 
 def root_attrs(path: Any, attrs: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The process that opens hostile files: it spoils a copy of a valid recording, opens it, and says what happened.
 
-Arguments: the folder with the valid ones (`plain.zarr plain.nc tree.zarr tree.nc stream.zarr`). Each line it reads is
-the name of a case; it answers with a line of JSON. With `--list` it prints the names of all cases.
+Arguments: the folder with the valid ones (`plain.zarr plain.nc tree.zarr tree.nc stream.zarr run.zarr`). Each line it
+reads is the name of a case; it answers with a line of JSON. With `--list` it prints the names of all cases. A case
+whose name begins with `go on` is a store that a probe is to go on with.
 """
 
 import hashlib
@@ -23,6 +24,7 @@ from spoil_bytes import FOREIGN, Spoil
 from spoil_netcdf import NETCDF
 from spoil_zarr import STREAM, ZARR
 
+GO_ON = "go on"
 FOLDERS = ("plain.zarr", "tree.zarr", "stream.zarr")
 FILES = ("plain.nc", "tree.nc")
 AT_RANDOM: dict[tuple[str, ...], dict[str, int]] = {  # how often each, half as often in the trees
@@ -54,16 +56,27 @@ def on_purpose() -> Iterator[tuple[str, str, Spoil]]:
         yield ("plain.zarr", "plain.nc")[number % 2], name, spoil
 
 
+def stores() -> Iterator[tuple[str, str, Spoil]]:
+    """Stores broken off and finished, every second spoil on each."""
+    spoils = {**ZARR, **STREAM, **FOREIGN, **{name: getattr(spoil_bytes, name) for name in AT_RANDOM[FOLDERS]}}
+    for number, (name, spoil) in enumerate(item for item in spoils.items() if "modules" not in item[0]):
+        yield ("stream.zarr", "run.zarr")[number % 2], name, spoil
+
+
 def cases() -> dict[str, tuple[str, Spoil]]:
     """Every case: what is spoiled, and how."""
-    return {f"{base}: {name}": (base, spoil) for base, name, spoil in (*on_purpose(), *at_random())}
+    found = {f"{base}: {name}": (base, spoil) for base, name, spoil in (*on_purpose(), *at_random())}
+    return found | {f"{GO_ON} {base}: {name}": (base, spoil) for base, name, spoil in stores()}
 
 
 def fingerprint(path: Path) -> str:
-    """What stands on disk: names, kinds, contents, times of change."""
+    """What stands on disk: names, kinds, contents, times of change (of folders only their names)."""
     found = hashlib.sha256()
     for place in [path, *sorted(path.rglob("*"))] if path.is_dir() and not path.is_symlink() else [path]:
         state = place.lstat()
+        if place.is_dir() and not place.is_symlink():
+            found.update(str(place).encode())
+            continue
         found.update(f"{place} {state.st_mode} {state.st_size} {state.st_mtime_ns}".encode())
         if place.is_file() and not place.is_symlink():
             found.update(place.read_bytes())
@@ -99,6 +112,30 @@ def look(path: Path) -> dict[str, Any]:
     return said
 
 
+def go_on(path: Path) -> dict[str, Any]:
+    """A probe that goes on with a store; where it may, what is there afterwards."""
+    import torch
+
+    import gatescope as gs
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model, before = torch.nn.LSTM(3, 5, num_layers=2), fingerprint(path)
+
+    def act() -> None:
+        with torch.no_grad(), gs.attach(model, store=path, append=True) as probe:
+            probe.annotate(token=["a" * 12, "b" * 12])
+            model(torch.zeros(12, 2, 3))
+
+    said = {"append": attempt(act)[0]}
+    if said["append"]:
+        return {**said, "open": "", "touched": fingerprint(path) != before}
+    said["open"], opened = attempt(lambda: gs.open_recording(path))
+    if opened is not None:
+        said["validate"] = attempt(lambda: gs.validate(opened, values=True))[0]
+    return {**said, "touched": False}
+
+
 def run(folder: Path, name: str) -> dict[str, Any]:
     base, spoil = cases()[name]
     place = folder / f"spoiled-{hashlib.sha256(name.encode()).hexdigest()[:12]}"  # no path is opened twice
@@ -111,9 +148,9 @@ def run(folder: Path, name: str) -> dict[str, Any]:
     begun = time.perf_counter()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        said = look(path)
+        said = go_on(path) if name.startswith(GO_ON) else look(path)
     seconds, peak = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    changed = fingerprint(path) != before
+    changed = said.pop("touched") if "touched" in said else fingerprint(path) != before
     shutil.rmtree(place, ignore_errors=True)
     return {
         "said": said,

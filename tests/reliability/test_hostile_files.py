@@ -89,6 +89,7 @@ def valid(pytestconfig: pytest.Config) -> Callable[[Path], None]:
 
 def broken_off(folder: Path) -> None:
     """A stream as a killed process leaves it."""
+    torch.manual_seed(0)
     model = torch.nn.LSTM(3, 5, num_layers=2)
     tokens = {"token": ["a" * 12, "b" * 12]}
     path = folder / "run.zarr"
@@ -118,6 +119,30 @@ LEADING_ELSEWHERE = ("link", "pipe", "device", "elsewhere", "another file")
 CLAIMING_TOO_MUCH = ("steps", "shape [", "endless", "huge", "10**10")
 
 
+GOING_ON = [name for name in CASES if name.startswith("go on")]
+REFUSALS = (*KINDS, "FileExistsError: ", "DifferentError: ")
+UNHEEDED = ("stream.zarr: root: ", "stream.zarr: 10**12 steps", "stream.zarr: 3 * 10**7 steps")
+"""In a store that was broken off the commit record counts, and neither the root's attributes nor the room in arrays."""
+LOST_NOTHING = (*UNHEEDED, "blank", "flip", "swap_files", "300 arrays", "deep folders", "attribute", "bounds", "role")
+
+
+def check_going_on(opener: Opener, name: str) -> None:
+    """Refused in a sentence and untouched; or gone on with, where what was spoiled is nothing that a writer reads."""
+    answer = opener.ask(name)
+    assert "broke" not in answer, f"{answer['broke']} {answer.get('trace', '')}"
+    words = answer["said"]["append"]
+    assert "\n" not in words
+    assert len(words) < 1000
+    assert not answer["changed"]
+    assert not answer["warned"]
+    assert answer["grown"] < MEGABYTES
+    if words:
+        assert words.startswith(REFUSALS), words
+    else:
+        assert any(word in name for word in LOST_NOTHING), "it was gone on with"
+        assert answer["said"]["open"].startswith(("", *KINDS))
+
+
 def must_not_open(name: str) -> bool:
     beyond_the_commit = name == "stream.zarr: 2 * 10**8 steps"  # what is not committed is not looked at
     return any(word in name for word in LEADING_ELSEWHERE + CLAIMING_TOO_MUCH) and not beyond_the_commit
@@ -133,7 +158,8 @@ def of(chosen: list[str]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("name", chosen)
 
 
-QUICK = [name for number, name in enumerate(CASES) if is_quick(name, number)]
+OPENED = [name for name in CASES if name not in GOING_ON]
+QUICK = [name for number, name in enumerate(OPENED) if is_quick(name, number)]
 
 
 @of(QUICK)
@@ -142,9 +168,43 @@ def test_a_spoiled_recording_is_refused_in_one_sentence_or_read_as_it_is(opener:
 
 
 @pytest.mark.slow
-@of([name for name in CASES if name not in QUICK])
+@of([name for name in OPENED if name not in QUICK])
 def test_so_is_every_other(opener: Opener, name: str) -> None:
     check(opener, name)
+
+
+WORST = (
+    "link: metadata to itself",
+    "link: chunk to a file",
+    "a pipe as a chunk",
+    "codec of compression",
+    "journal elsewhere",
+)
+FEW = [
+    name for name in GOING_ON if name.endswith(("delete", "truncate", "append", ": noise", "pickle", "group elsewhere"))
+]
+
+
+@of([*FEW, *(name for name in GOING_ON if any(word in name for word in WORST))])
+def test_a_spoiled_store_is_not_gone_on_with_and_not_touched(opener: Opener, name: str) -> None:
+    check_going_on(opener, name)
+
+
+@pytest.mark.slow
+@of(GOING_ON)
+def test_no_spoiled_store_is_gone_on_with_or_touched(opener: Opener, name: str) -> None:
+    check_going_on(opener, name)
+
+
+def test_what_a_folder_holds_that_is_no_store_is_never_thrown_away(tmp_path: Path) -> None:
+    path, model = tmp_path / "run.zarr", torch.nn.GRU(3, 4)
+    with gs.attach(model, store=path):
+        model(torch.zeros(5, 2, 3))
+    (path / ".stream" / "zarr.json").unlink()
+    again = gs.attach(model, store=path, append=True)
+    with pytest.raises(FileExistsError, match="is something else"), again:
+        pass
+    assert gs.open_recording(path).attrs["calls"] == 1
 
 
 def test_there_are_more_than_200_cases() -> None:
