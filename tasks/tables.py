@@ -53,8 +53,8 @@ def table(results: Results) -> xr.Dataset:
         number of training streams until then), `streams_interval` (distribution-free, at least 95 %), `streams_mean`
         and `reported_streams`; `retested`, `retest_count`, `retest_percent`, `retest_interval` and `retest_stream`:
         how many of them are perfect again on fresh streams, and how long those are; `agreement` with the report.
-        Over `row` and `network`: `outcome`, `training_streams`, `training_symbols`; over `test` as well `test_stream`
-        and `retest_length`. Intervals lie over `bound`. What is not there is NaN.
+        Over `row` and `network`: `outcome`, `training_streams`, `training_symbols`; over `test` as well `test_stream`,
+        over `retest` as well `retest_length`. Intervals lie over `bound`. What is not there is NaN.
     """
     rows = in_order(results)
     outcomes = {row: results.outcomes(row) for row in rows}
@@ -70,6 +70,9 @@ def table(results: Results) -> xr.Dataset:
     )
     result = result.merge(each_network(results, outcomes))
     first = next(iter(results.settings.values()))
+    if first.task == "erg":
+        for name in LENGTHS:
+            result[name].attrs |= {"long_name": "right strings of a test", "units": f"strings of {STRINGS}"}
     result.attrs = {
         "measure": "reproduction",
         "task": first.task,
@@ -116,6 +119,9 @@ VARIABLES: dict[str, tuple[tuple[str, ...], str, str]] = {
     "agreement": (("row",), "agreement with the report", ""),
 }
 """Dimensions, meaning and units of what a table says of its rows."""
+
+
+LENGTHS = ("stream", "reported_stream", "retest_stream", "test_stream", "retest_length")  # for ERG, right strings
 
 
 def stacked(name: str, values: list[Any]) -> xr.Variable:
@@ -202,10 +208,12 @@ def agreement(apart: Sequence[tuple[float, float]], n: int) -> str:
 def each_network(results: Results, outcomes: dict[str, list[Outcome]]) -> xr.Dataset:
     """The numbers of every network; NaN, and no text, where there is none."""
     shape = (len(outcomes), max(results.networks.values(), default=0))
-    tests = max((len(outcome.tests) for found in outcomes.values() for outcome in found), default=0)
+    every = [outcome for found in outcomes.values() for outcome in found]
+    tests = max((len(outcome.tests) for outcome in every), default=0)
+    retests = max((len(outcome.retests) for outcome in every), default=0)
     words = np.full(shape, "", dtype=object)
     streams, symbols = np.full(shape, np.nan), np.full(shape, np.nan)
-    lengths, again = np.full((*shape, tests), np.nan), np.full((*shape, tests), np.nan)
+    lengths, again = np.full((*shape, tests), np.nan), np.full((*shape, retests), np.nan)
     for place, found in enumerate(outcomes.values()):
         for outcome in found:
             at = (place, outcome.network)
@@ -220,12 +228,12 @@ def each_network(results: Results, outcomes: dict[str, list[Outcome]]) -> xr.Dat
             "training_symbols": (dims, symbols, {"long_name": "training symbols", "units": "1"}),
             "test_stream": ((*dims, "test"), lengths, {"long_name": "length of a test stream", "units": "symbols"}),
             "retest_length": (
-                (*dims, "test"),
+                (*dims, "retest"),
                 again,
                 {"long_name": "length of a fresh test stream", "units": "symbols"},
             ),
         },
-        coords={"network": np.arange(shape[1]), "test": np.arange(tests)},
+        coords={"network": np.arange(shape[1]), "test": np.arange(tests), "retest": np.arange(retests)},
     )
 
 
