@@ -119,6 +119,25 @@ def record(
     typer.echo(f"next     gatescope dashboard {out}")
 
 
+@app.command(name="gradient-flow")
+def gradient_flow(
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help="A recording (.zarr, .nc), or a model as for `gatescope record`.")
+    ],
+    inputs: Annotated[
+        Path | None, typer.Option(help="With a model: an .npz file to run it on, as for `gatescope record`.")
+    ] = None,
+    module: Annotated[str | None, typer.Option(help="The path of the module, where there are several.")] = None,
+    horizon: Annotated[
+        list[int] | None, typer.Option(min=1, metavar="K", help="Show K steps back. May be given again.")
+    ] = None,
+) -> None:
+    """How much of a change of the state is left k steps later, its half-life, and by which path it gets there."""
+    from .flow_table import recorded, tables
+
+    typer.echo(tables(recorded(what, inputs, module), horizon or []))
+
+
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="The folder for the recording and the report.")] = Path("demo"),
