@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .horizons import EXACT_HORIZON, Horizons
-from .products import PROBES, Carried, Group, Numbers, carried, identity, sketch, spectral_norm
+from .products import Carried, Group, Numbers, carried, identity, sketch, spectral_norm
 from .steps import Parts, Places, Steps
 
 LN10 = float(np.log(10))
@@ -56,6 +56,17 @@ def block_norms(
     return found
 
 
+def norms_back(steps: Steps, sequence: int, end: int, states: Sequence[int] | None = None) -> Numbers:
+    """log10 Frobenius norms of d(states at `end`) / d(whole state k steps before), for k = 1, 2, ... `end`."""
+    rows, groups = identity(steps, 1, states)
+    last = (np.array([sequence]), np.array([end]))
+    products = carried(steps, last, rows, groups, end)
+    with np.errstate(divide="ignore"):
+        logs = [np.log(now.squares[0].sum(axis=1)) + 2 * now.scale[0] for now in products]
+    found: Numbers = log_sum(np.reshape(logs, (end, len(groups))), 1) / (2 * LN10)
+    return found
+
+
 def carry(
     steps: Steps, last: Places, horizons: Horizons, blocks: Sequence[str], rows: Parts, groups: list[Group]
 ) -> BlockNorms:
@@ -73,7 +84,7 @@ def carry(
             found.frobenius[:alive, number, place] = frobenius(squares, groups, block) / (2 * LN10)
             if now.horizon in spectral:
                 found.spectral[:alive, number, place] = spectral_block(steps, now, groups, block)
-        found.error[:alive, place] = sketch_error(squares, groups)
+        found.error[:alive, place] = sketch_error(now, squares, groups)
     return found
 
 
@@ -105,21 +116,32 @@ def frobenius(squares: Numbers, groups: Sequence[Group], block: str) -> Numbers:
     states = 1 + max(group.state for group in groups)
     columns, targets = sources_targets(block, states)
     chosen = [number for number, group in enumerate(groups) if group.state in targets]
-    found: Numbers = np.logaddexp.reduce(squares[:, chosen][:, :, columns].reshape(len(squares), -1), axis=1)
+    return log_sum(squares[:, chosen][:, :, columns].reshape(len(squares), -1), 1)
+
+
+def log_sum(logs: Numbers, axis: int) -> Numbers:
+    """Log of the sum of what the logs are of."""
+    with np.errstate(invalid="ignore"):
+        found: Numbers = np.logaddexp.reduce(logs, axis=axis)
     return found
 
 
-def sketch_error(squares: Numbers, groups: Sequence[Group]) -> Numbers:
-    """Standard error of the whole's log10 norm: that of the random rows, were what they measure of rank one."""
+def sketch_error(now: Carried, squares: Numbers, groups: Sequence[Group]) -> Numbers:
+    """Standard error of the whole's log10 norm, from how much the random rows' squares scatter."""
     random = [number for number, group in enumerate(groups) if group.weight != 1]
     if not random:
         return np.zeros(len(squares))
-    states = 1 + max(group.state for group in groups)
+    variances = []
+    for number in random:
+        rows = groups[number].rows
+        each = sum(np.einsum("prw,prw->pr", part[:, rows], part[:, rows], dtype=np.float64) for part in now.rows)
+        with np.errstate(divide="ignore"):
+            scatter = np.log(np.var(each, axis=1, ddof=1) / np.shape(each)[1])  # of the mean over random rows
+        variances.append(scatter + 4 * now.scale[:, number])
     whole = frobenius(squares, groups, WHOLE)
-    rest = np.logaddexp.reduce(squares[:, random, :states].reshape(len(squares), -1), axis=1)
     with np.errstate(invalid="ignore"):
-        share = np.where(np.isneginf(rest), 0.0, np.exp(rest - whole))
-    error: Numbers = share * np.sqrt(2 / PROBES) / (2 * LN10)
+        relative = np.exp(0.5 * log_sum(np.array(variances), 0) - whole)
+    error: Numbers = np.where(np.isneginf(whole), 0.0, relative) / (2 * LN10)
     return error
 
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import xarray as xr
 
 from ...signals import retention_form, retention_values
-from ..schema import signal_names
+from ..schema import SIGNAL_DIMS, signal_names
 from .jacobian import CELLS, GATES_SEE_GATES, Array, Factors, Given
 from .runs import lengths_of, require_recording
 from .steps import FactoredSteps, Steps, StoredSteps
@@ -171,6 +171,12 @@ class Source:
 
 def require_steps(recording: xr.Dataset, measure: str) -> None:
     """Raise where the recording's steps do not follow one another, or are not those of one set of weights."""
+    missing = [dim for dim in SIGNAL_DIMS if dim not in recording.dims]
+    if missing:
+        raise ValueError(
+            f"{measure} needs the dimensions {', '.join(SIGNAL_DIMS)}; the recording lacks {', '.join(missing)}. "
+            f"Select with lists or slices, as in .isel({missing[0]}=[0]), which keeps the dimension."
+        )
     stride = int(recording.attrs.get("stride", 1))
     if stride > 1:
         raise ValueError(f"{measure} needs every step; the recording holds every {stride}th. Record with stride=1.")

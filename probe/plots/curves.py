@@ -1,6 +1,7 @@
 """What pictures of curves over horizons share: which results are drawn, how many powers of ten are shown."""
 
 from collections.abc import Iterator, Mapping
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ def labelled_results(results: Results, needed: set[str], plot: str, measure: str
         name, cell = (str(results.attrs.get(key, "")) for key in ("module", "cell"))
         found = {f"{name} ({cell})" if name and cell else name or cell or measure: results}
     elif isinstance(results, Mapping) and results:
-        found = dict(results)
+        found = dict(cast(Mapping[str, xr.Dataset], results))
     else:
         raise ValueError(f"{plot} needs what {measure} returned, or a mapping from labels to it; {results!r:.60} came.")
     for label, result in found.items():

@@ -13,6 +13,9 @@ from torch.nn.utils.rnn import pack_padded_sequence
 import gatescope as gs
 from gatescope.cells import GRUCell, LSTMCell, PeepholeLSTMCell, Recurrent, ResetBeforeGRUCell, RNNCell
 from gatescope.probe.analyzers import gradient_flow
+from gatescope.probe.analyzers.horizons import Horizons
+from gatescope.probe.analyzers.norms import carry
+from gatescope.probe.analyzers.products import identity, sketch
 from gatescope.probe.analyzers.reading import Source
 from gatescope.probe.analyzers.steps import matrices
 from gatescope.signals import SCHEMA
@@ -327,9 +330,21 @@ def test_the_range_finder_is_within_its_stated_error_and_exact_where_it_can_be(u
     difference = np.abs(median(exact) - median(quick))
     short = exact["horizon"].values <= 32
     np.testing.assert_allclose(difference[short], 0, atol=1e-9)
-    assert (difference <= 4 * error + 1e-9).all()
+    assert (difference <= 6 * error + 1e-9).all()
     assert difference[-1] < 1e-4
-    assert 0 < error[~short].max() < 0.1
+    assert 0 < error[~short].max() < 1e-2
+
+
+def test_a_sequence_that_is_not_finite_counts_for_nothing() -> None:
+    _, _, recording = lstm(units=5, steps=12, sequences=3)
+    broken = recording.copy(deep=True)
+    broken["cell_state"][0, 0, 1, 4:] = np.nan
+    alone = gradient_flow(recording.isel(sequence=[0, 2]), horizons=[3, 9], end=-1)
+    for method in ("exact", "range"):
+        found = gradient_flow(broken, horizons=[3, 9], end=-1, method=method)
+        tolerance = 1e-12 if method == "exact" else 0.05
+        np.testing.assert_allclose(median(found), median(alone), rtol=0, atol=tolerance)
+        assert found["state_norm_samples"].values.tolist() == [2, 2]
 
 
 def test_judgement_follows_the_memory() -> None:
@@ -372,6 +387,7 @@ def test_bad_input_is_refused_in_one_sentence_with_the_way_out(make_recording: C
         (recording.assign_attrs(cell="Unheard"), {}, "jacobian=True"),
         (recording.assign_attrs(stride=5), {}, "every 5th"),
         (recording.isel(unit=[0, 1]), {}, "needs all units"),
+        (recording.isel(layer=0), {}, "lacks layer"),
         (recording.assign_attrs(weights_changed="weights changed before call 1"), {}, "one set of weights"),
         (recording, {"horizons": []}, "horizons must be"),
         (recording, {"horizons": [0]}, "horizons must be"),
@@ -394,3 +410,17 @@ def test_a_recording_opened_from_disk_gives_the_same(make_recording: Callable[..
     opened = gs.open_recording(gs.save_recording(recording, tmp_path / "run.zarr"))
     xr.testing.assert_allclose(gradient_flow(opened), gradient_flow(recording))
     opened.close()
+
+
+def test_the_range_finder_is_unbiased_and_errs_as_much_as_it_states() -> None:
+    """Over twenty draws of its random rows, at horizons where they matter."""
+    _, _, recording = lstm(units=24, steps=60, spread=0.25, forget_bias=2.0)
+    source = Source(recording, "gradient_flow")
+    steps = source.steps(source.part(0, 0, [0]))
+    last, horizons = (np.array([0]), np.array([59])), Horizons(np.array([1, 4, 12]), np.array([], np.int64))
+    true = carry(steps, last, horizons, ["whole"], *identity(steps, 1)).frobenius[0, 0]
+    drawn = [carry(steps, last, horizons, ["whole"], *sketch(steps, last, 59, seed)) for seed in range(20)]
+    off = np.array([found.frobenius[0, 0] - true for found in drawn])
+    stated = np.array([found.error[0] for found in drawn])
+    assert (np.abs(off.mean(axis=0)) < 3 * off.std(axis=0) / 20**0.5).all()
+    np.testing.assert_allclose(stated.mean(axis=0), off.std(axis=0), rtol=0.5)
