@@ -53,9 +53,13 @@ def log_retention(
     for place in np.ndindex(signal.shape[:2]):
         here = {key: values[place] for key, values in signals.items() if key == name}
         keep = np.broadcast_to(np.asarray(retention_values(retention, here)), signal.shape[2:])
+        order = slice(None, None, -1) if place[1] else slice(None)
+        if not padding.any() and keep.min(initial=1.0) > 0:  # twice as fast
+            np.log(keep, out=sums[place], dtype=np.float64)
+            accumulate(sums[place][:, order])
+            continue
         gone = (keep == 0) & ~padding[:, :, None]
         skipped = gone | padding[:, :, None]
-        order = slice(None, None, -1) if place[1] else slice(None)
         np.log(keep, out=sums[place], where=~skipped, dtype=np.float64)
         sums[place][skipped] = 0.0
         accumulate(sums[place][:, order])
@@ -63,7 +67,8 @@ def log_retention(
             zeros = np.zeros_like(signal, dtype=np.float32) if zeros is None else zeros
             zeros[place] = gone
             accumulate(zeros[place][:, order])
-    sums[:, :, padding] = np.nan
+    if padding.any():
+        sums[:, :, padding] = np.nan
     attrs = log_retention_attrs(retention, signals)
     found: dict[str, tuple[Array, dict[str, str]]] = {SUM: (sums, attrs)}
     if zeros is not None:
