@@ -35,8 +35,9 @@ def gradient_flow(
     Parameters
     ----------
     recording
-        Of a cell whose Jacobian is known (every cell of ours whose gates do not see gates), or with `step_jacobian`.
-        It may be opened from disk; one layer, direction and group of sequences is read at a time.
+        Of a cell whose Jacobian is known (every cell of ours whose gates do not see gates), or of any other one with
+        `step_jacobian` (`attach(..., jacobian=True)`), which gives no totals and no paths. It may be opened from disk;
+        one layer, direction and group of sequences is read at a time.
     horizons
         Steps back, whole numbers of at least 1. By default every one to 32 and then 24 in each power of ten up to the
         longest sequence (at most 10,000), with spectral norms at 1, 2, 5, 10, ... only.

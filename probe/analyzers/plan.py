@@ -61,6 +61,7 @@ class Plan:
             "end": "spread over each sequence" if end is None else int(end),
             "products": len(self.last[0]),
             "precision": self.dtype.name,
+            "jacobian": "recorded" if self.source.stored else "from signals and weights",
             "judged_steps": JUDGED,
             "judged_powers_of_ten": POWERS,
         }

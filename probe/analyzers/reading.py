@@ -8,13 +8,13 @@ import numpy.typing as npt
 import xarray as xr
 
 from ...signals import retention_form, retention_values
-from ..schema import SIGNAL_DIMS, signal_names
+from ..layout import STEP_JACOBIAN as STORED
+from ..schema import FIXED_DIMS, SIGNAL_DIMS, signal_names
 from .jacobian import CELLS, GATES_SEE_GATES, Array, Factors, Given
 from .runs import lengths_of, require_recording
 from .steps import FactoredSteps, Steps, StoredSteps
 
-STORED = "step_jacobian"
-STORED_DIMS = ("layer", "direction", "sequence", "time", "target_state", "source_state")
+STORED_DIMS = FIXED_DIMS[STORED][0]
 STATES = ("hidden_state", "cell_state")
 
 
@@ -29,15 +29,23 @@ class Part(NamedTuple):
 
 
 class Source:
-    """A recording that is read part by part; only what a part needs is loaded, one signal after another."""
+    """A recording that is read part by part; only what a part needs is loaded, one signal after another.
+
+    Steps follow from the cell's signals and weights where those give them, else from the Jacobians that were recorded.
+    """
 
     def __init__(self, recording: xr.Dataset, measure: str) -> None:
         require_recording(recording, measure)
         self.recording, self.measure = recording, measure
         self.cell = str(recording.attrs.get("cell", ""))
-        self.stored = STORED in recording
         require_steps(recording, measure)
-        self.names = () if self.stored else self._needed()
+        self.names: tuple[str, ...] = ()
+        try:
+            self.names = self._needed()
+        except ValueError:
+            if STORED not in recording:
+                raise
+        self.stored = not self.names
         self.lengths = lengths_of(recording, (*self.names, *signal_names(recording))[0])
         self.backward = [str(direction) == "backward" for direction in recording["direction"].to_numpy()]
 
@@ -56,6 +64,11 @@ class Source:
                 "see the gates of the step before. Record it with attach(..., jacobian=True)."
             )
         require_weights(recording, self.measure)
+        if "weights_changed" in recording.attrs:
+            raise ValueError(
+                f"{self.measure} needs one set of weights for all steps; {recording.attrs['weights_changed']}. Choose "
+                "the sequences of that call and drop the attribute weights_changed, or record again."
+            )
         gates, found = self.gates, signal_names(recording)
         missing = [
             name
@@ -180,11 +193,6 @@ def require_steps(recording: xr.Dataset, measure: str) -> None:
     stride = int(recording.attrs.get("stride", 1))
     if stride > 1:
         raise ValueError(f"{measure} needs every step; the recording holds every {stride}th. Record with stride=1.")
-    if "weights_changed" in recording.attrs and STORED not in recording:
-        raise ValueError(
-            f"{measure} needs one set of weights for all steps; {recording.attrs['weights_changed']}. Choose the "
-            "sequences of that call and drop the attribute weights_changed, or record again."
-        )
     if STORED in recording and recording[STORED].dims != STORED_DIMS:
         raise ValueError(
             f"{STORED} must have dimensions {', '.join(STORED_DIMS)}; {', '.join(map(str, recording[STORED].dims))} "

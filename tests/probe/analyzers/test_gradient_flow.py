@@ -379,6 +379,24 @@ def test_a_recorded_step_jacobian_takes_the_place_of_the_cells_own() -> None:
     assert "path_share" not in found
 
 
+def test_gates_that_are_states_are_followed_through_their_recorded_jacobian() -> None:
+    torch.manual_seed(0)
+    model = Recurrent([[PeepholeLSTMCell(3, 4, variant="FGR", **FLOAT64)]])
+    cell, x = model.cells[0][0], torch.randn(9, 1, 3, **FLOAT64)
+    recording = gs.record(model, x, jacobian=True)
+    state = [torch.tensor(recording[name].values[0, 0, 0, 2]) for name in cell.states]
+
+    def run(joined: torch.Tensor) -> torch.Tensor:
+        for value in x[3:9, 0]:
+            joined = torch.cat(cell(value, tuple(joined.split(4))))
+        return joined
+
+    expected = torch.autograd.functional.jacobian(run, torch.cat(state)).numpy()
+    result = gradient_flow(recording, horizons=[6], end=-1)
+    assert 10 ** median(result)[0] == pytest.approx(np.linalg.norm(expected), rel=1e-12)
+    assert (result.attrs["jacobian"], result["block"].values.tolist()) == ("recorded", ["whole"])
+
+
 def test_bad_input_is_refused_in_one_sentence_with_the_way_out(make_recording: Callable[..., xr.Dataset]) -> None:
     recording = make_recording()
     cases = [
