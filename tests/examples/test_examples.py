@@ -92,6 +92,31 @@ def test_the_papers_network_holds_t_and_p_in_one_block(tmp_path: Path) -> None:
     assert int(sequences) == int(imposed) + 1 > 100
 
 
+def test_the_textbooks_table_of_forget_biases_is_what_gates_keep_and_not_what_all_paths_keep(tmp_path: Path) -> None:
+    said = run_example("forget_bias_table.py", "table.png", cwd=tmp_path)
+    rows = [[float(number) for number in re.findall(r"10\^ *(-?[\d.]+)", line)] for line in said.splitlines()]
+    lstms, plain = [row for row in rows if len(row) == 4], next(row for row in rows if len(row) == 3)
+    assert [row[0] for row in lstms] == [-30.1, -13.6, -5.5]
+    for textbook, gates, everything, true in lstms:
+        assert abs(textbook - gates) < 0.5
+        assert everything > textbook + 2.5
+        assert abs(everything - true) < 1
+    assert plain[1] < lstms[0][2] - 3
+    assert said.endswith("wrote table.png\n")
+    assert (tmp_path / "table.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_what_does_not_cure_vanishing_does_not_and_a_forget_bias_does(tmp_path: Path) -> None:
+    said = run_example("what_does_not_cure_vanishing.py", "curves.png", cwd=tmp_path)
+    found = {line[:20].strip(): line[20:].split() for line in said.splitlines() if ", " in line[:20]}
+    assert len(found) == 11
+    left = {name: float(row[0].removeprefix("10^")) for name, row in found.items()}
+    assert left["tanh, radius 0.5"] < left["tanh, radius 1.0"] < left["tanh, radius 1.5"]
+    assert left["ReLU, radius 0.5"] < -30
+    assert left["LSTM, bias 1"] < -5 < left["LSTM, bias 4"]
+    assert (tmp_path / "curves.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_without_its_model_an_example_says_so_in_one_sentence(name: str, tmp_path: Path) -> None:
     code = f"""
