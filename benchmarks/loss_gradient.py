@@ -3,9 +3,9 @@
     python benchmarks/loss_gradient.py [--quick] [--json PATH]
 
 Process time of one thread, in one process, round by round: forward and backward pass of the bare model,
-`loss_gradient`, and the bare passes again. A round gives the ratio to the mean of its two bare ones; reported are median and quartiles.
-The loss is on the last step. Agreement: the largest difference in log10 of the gradient's norm from float64, over all
-steps.
+`loss_gradient`, and the bare passes again. A round gives the ratio to the mean of its two bare ones; reported are
+median and quartiles. The loss is on the last step. Agreement: the largest difference in log10 of the gradient's norm
+from float64, over all steps.
 """
 
 import argparse

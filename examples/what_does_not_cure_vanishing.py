@@ -129,9 +129,8 @@ def left(flow: xr.Dataset | None) -> str:
 
 def main() -> None:
     columns: dict[str, dict[str, xr.Dataset]] = {"untrained": {}, "trained": {}, "trained with clipping": {}}
-    print(
-        f"{'left after ' + str(BACK) + ' steps':20}{'untrained':>12}{'trained':>12}{'(loss)':>9}{'clipped':>12}{'(loss)':>9}"
-    )
+    titles = (f"left after {BACK} steps", "untrained", "trained", "(loss)", "clipped", "(loss)")
+    print("{:20}{:>12}{:>12}{:>9}{:>12}{:>9}".format(*titles))
     for name, make in NETWORKS.items():
         torch.manual_seed(0)
         start, (free, loss), (held, held_loss) = make(), trained(make, None), trained(make, 1.0)
