@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .experiment import Outcome, Setting, run_network
 from .results import Job, Results
@@ -202,9 +202,10 @@ def work(pipe: "Connection[object, object]", run: Run) -> None:
     threading.Thread(target=leave_with_parent, daemon=True).start()
     while True:
         try:
-            setting, network = pipe.recv()  # type: ignore[misc]
+            task: Any = pipe.recv()
         except EOFError:
             return
+        setting, network = task
         try:
             answer: Outcome | Failed = run(setting, network)
         except Exception as error:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
+from importlib import import_module
 from typing import Any
 
 from .campaign import Answer, Failed, NetworkError, Run, failure
@@ -18,14 +19,13 @@ def cluster(
     jobs: Sequence[Job], settings: Mapping[str, Setting], *, client: Any, run: Run = run_network
 ) -> Iterator[Answer]:
     """Train on the workers of a Dask scheduler; networks of a worker that dies go to the others."""
-    from distributed import as_completed
-
+    distributed: Any = import_module("distributed")
     futures = {
         client.submit(there, run, settings[job.row], job.network, pure=False, priority=-place): job
         for place, job in enumerate(jobs)
     }
     try:
-        for future in as_completed(list(futures), loop=client.loop):
+        for future in distributed.as_completed(list(futures), loop=client.loop):
             yield answered(futures.pop(future), future)
     finally:
         client.cancel(list(futures), force=True)
@@ -47,13 +47,13 @@ def connected(address: str) -> Any:
             "`dask scheduler` says its own when it starts."
         )
     try:
-        from distributed import Client
+        distributed: Any = import_module("distributed")
     except ImportError:
         raise ModuleNotFoundError(
             "--scheduler needs Dask; it is not installed. Install it with: pip install 'gatescope[scale]'."
         ) from None
     try:
-        return Client(address, timeout=PATIENCE, set_as_default=False)
+        return distributed.Client(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
         raise ValueError(
             f"--scheduler must be the address of a running Dask scheduler, as tcp://host:8786; {address!r} does not "

@@ -31,9 +31,10 @@ def write_outcome(path: Path, outcome: Outcome, row: str, setting: Setting) -> N
         "gatescope_version": VERSION,
         "engine": engine_code(),
     }
-    text = json.dumps(header, allow_nan=False, sort_keys=True).encode()
+    text = json.dumps(header, sort_keys=True).encode()
+    named: dict[str, Any] = {HEADER: np.frombuffer(text, np.uint8), **arrays}
     with path.open("wb") as file:
-        np.savez_compressed(file, **{HEADER: np.frombuffer(text, np.uint8)}, **arrays)
+        np.savez_compressed(file, **named)
 
 
 def read_outcome(path: Path, row: str, network: int, setting: Setting) -> Outcome:

@@ -11,7 +11,6 @@ SWEEPS = ("alpha", "gamma", "bias", "decay")
 ALPHAS = (0.1, 0.2, 0.5, 0.8, 1.0)
 GAMMAS = (0.9, 0.95, 0.99, 0.999)
 FACTORS = (0.5, 1, 2)
-DRAWN = {"input_bias": None, "forget_bias": None, "output_bias": None}  # as all other weights are
 
 
 def chosen_rows(
@@ -30,8 +29,10 @@ def chosen_rows(
         rows = swept(task, sweep)
     else:
         rows = named(task, variants)
-    limit = {} if max_streams is None else {"max_streams": max_streams}
-    return {row: replace(setting, seed=seed, **limit) for row, setting in rows.items()}
+    return {
+        row: replace(setting, variant=row, seed=seed, max_streams=max_streams or setting.max_streams)
+        for row, setting in rows.items()
+    }
 
 
 def named(task: str, variants: Sequence[str]) -> dict[str, Setting]:
@@ -45,9 +46,18 @@ def named(task: str, variants: Sequence[str]) -> dict[str, Setting]:
     return {row: there[row] for row in (dict.fromkeys(variants) or [row for row in there if row in REPORTED[task]])}
 
 
-def times(setting: Setting, factor: float) -> dict[str, tuple[float, ...]]:
+def with_biases_times(factor: float, setting: Setting) -> Setting:
     """The first biases of all gates times a factor."""
-    return {name: tuple(factor * bias for bias in getattr(setting, name) or ()) for name in DRAWN}
+
+    def times(biases: tuple[float, ...] | None) -> tuple[float, ...]:
+        return tuple(factor * bias for bias in biases or ())
+
+    return replace(
+        setting,
+        input_bias=times(setting.input_bias),
+        forget_bias=times(setting.forget_bias),
+        output_bias=times(setting.output_bias),
+    )
 
 
 def nearest(name: str, names: Mapping[str, object]) -> str:
@@ -65,8 +75,9 @@ def swept(task: str, sweep: str) -> dict[str, Setting]:
     if sweep == "gamma":
         return {f"forget-gamma-{gamma}": replace(decaying, alpha_decay=gamma) for gamma in GAMMAS}
     if sweep == "bias":
-        return {"forget-biases-drawn": replace(forget, **DRAWN)} | {
-            f"forget-biases-times-{factor}": replace(forget, **times(forget, factor)) for factor in FACTORS
+        drawn = replace(forget, input_bias=None, forget_bias=None, output_bias=None)  # as all other weights are
+        return {"forget-biases-drawn": drawn} | {
+            f"forget-biases-times-{factor}": with_biases_times(factor, forget) for factor in FACTORS
         }
     if sweep == "decay":
         return {row: setting for row, setting in sorted(VARIANTS.items()) if row.startswith("decay-")}

@@ -20,7 +20,7 @@ def table_text(table: xr.Dataset) -> str:
     Shares stand with their 95 % intervals in brackets; the mean length of a test stream in symbols in < >.
     """
     task = str(table.attrs["task"])
-    lines = [HEADER]
+    lines: list[tuple[str, ...]] = [HEADER]
     for row in table["row"].values:
         lines += row_lines(table.sel(row=row))
     head = f"{task.upper()}: {TITLES[task]}. Seed {table.attrs['seed']}."
