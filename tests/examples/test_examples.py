@@ -117,6 +117,15 @@ def test_what_does_not_cure_vanishing_does_not_and_a_forget_bias_does(tmp_path: 
     assert (tmp_path / "curves.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
+def test_the_picture_of_gradient_flow_is_drawn_and_only_the_lstm_of_1997_preserves(tmp_path: Path) -> None:
+    said = run_example("gradient_flow_picture.py", "flow.png", cwd=tmp_path)
+    verdicts = {line[:30].strip(): line.rsplit(" ", 1)[1] for line in said.splitlines() if ": " in line}
+    assert len(verdicts) == 5
+    assert [label for label, verdict in verdicts.items() if verdict == "preserved"] == ["LSTM of 1997, no forget gate"]
+    assert {*verdicts.values()} == {"preserved", "vanishing"}
+    assert (tmp_path / "flow.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_without_its_model_an_example_says_so_in_one_sentence(name: str, tmp_path: Path) -> None:
     code = f"""
