@@ -240,6 +240,28 @@ def test_a_store_holds_the_same_signals(tmp_path, options):
         np.testing.assert_array_equal(values, recording[name])
 
 
+@each_option
+def test_gradients_at_the_states_are_those_of_autograd(options):
+    """Of a loop by hand over the cell, whose states all keep their gradients."""
+    model, x = network(**options), batch(12)
+    with gs.attach(model, gradients=True) as probe:
+        outputs, _ = model(x)
+        (outputs**2).sum().backward()
+    recording = probe.recording()
+    cell, state, kept = model.cell, model.cell.zero_state(x, (ROWS,)), []
+    for t in range(12):
+        state = tuple(entry.requires_grad_() for entry in cell(x[:, t], state))
+        for entry in state[:2]:
+            entry.retain_grad()
+        kept.append(state)
+    shown = torch.stack([step[0] for step in kept], 1)
+    seen = torch.cat([shown, x], -1) if model.shortcut else shown
+    (model.readout(seen).sigmoid() ** 2).sum().backward()
+    for place, name in enumerate(("hidden_state", "cell_state")):
+        expected = torch.stack([step[place].grad for step in kept], 1)
+        np.testing.assert_allclose(recording[f"{name}_gradient"].values[0, 0], expected, rtol=0, atol=1e-12)
+
+
 def test_the_certificate_finds_weights_of_another_gate_order():
     class Foreign(nn.Module):
         def __init__(self):
