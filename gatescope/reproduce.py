@@ -145,9 +145,9 @@ def report_start(results: "Results", settings: Mapping[str, "Setting"], missing:
     asked = sum(results.networks[row] for row in settings)
     there = asked - len(missing)
     if there:
-        note(f"{there} of {asked} networks are in {results.path} already; {len(missing)} are left")
+        note(f"{there} of {asked} networks were in {results.path} already; left to train: {len(missing)}")
     else:
-        note(f"{asked} networks to train, {len(settings)} rows; each is in {results.path} as soon as it is finished")
+        note(f"{asked} networks to train, rows: {len(settings)}; each is in {results.path} as soon as it is finished")
 
 
 @contextmanager
@@ -230,7 +230,7 @@ def bars(results: "Results", missing: Sequence["Job"], note: Say) -> Iterator[Ca
             for bar in shown.values():
                 bar.refresh()
             if not left[job.row] and shown[job.row].disable:
-                note(f"{titles[job.row]}: all {results.networks[job.row]} networks are finished")
+                note(f"{titles[job.row]}: finished, {results.networks[job.row]} of {results.networks[job.row]}")
 
         yield finished
 
