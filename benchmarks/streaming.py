@@ -246,7 +246,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rounds, total = (2, 8_000_000) if options.quick else (9, 600_000_000)
+    rounds, total = (2, 8_000_000) if options.quick else (7, 400_000_000)
     found: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
