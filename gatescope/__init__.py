@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from .probe.analyzers.alignment import alignment
     from .probe.analyzers.drift import drift
+    from .probe.analyzers.event_average import event_average
     from .probe.analyzers.gradient_flow import gradient_flow
     from .probe.analyzers.lyapunov import lyapunov
     from .probe.analyzers.resets import resets
@@ -45,18 +46,23 @@ if TYPE_CHECKING:
     from .probe.forget_bias import forget_bias, set_forget_bias
     from .probe.loss_gradient import loss_gradient
     from .probe.overview import open_overview
+    from .probe.plots.alignment import figure_alignment, plot_alignment, plot_lags
     from .probe.plots.drift import plot_drift
+    from .probe.plots.event_average import plot_event_average
     from .probe.plots.gradient_flow import plot_cell_path, plot_gradient_flow, plot_knockout, plot_path_share
     from .probe.plots.lyapunov import plot_lyapunov
+    from .probe.plots.resets import plot_resets
     from .probe.plots.saturation import plot_saturation
     from .probe.plots.selectivity import plot_selectivity
     from .probe.plots.signal import plot_signal
     from .probe.plots.timescales import plot_timescales
     from .probe.plots.traces import plot_traces
+    from .probe.plots.triggers import plot_triggers
     from .probe.probe import Probe
     from .probe.rebuild import ParityError
     from .probe.schema import SchemaError, validate
     from .probe.store import open_recording, save_recording
+    from .tasks.examples import examples, load_example
     from .tasks.training import train
 
 __version__ = VERSION
@@ -78,6 +84,7 @@ _HOMES = {
     ),
     "probe.analyzers.alignment": ("alignment",),
     "probe.analyzers.drift": ("drift",),
+    "probe.analyzers.event_average": ("event_average",),
     "probe.analyzers.gradient_flow": ("gradient_flow",),
     "probe.analyzers.lyapunov": ("lyapunov",),
     "probe.analyzers.resets": ("resets",),
@@ -92,18 +99,23 @@ _HOMES = {
     "probe.forget_bias": ("forget_bias", "set_forget_bias"),
     "probe.loss_gradient": ("loss_gradient",),
     "probe.overview": ("open_overview",),
+    "probe.plots.alignment": ("figure_alignment", "plot_alignment", "plot_lags"),
     "probe.plots.drift": ("plot_drift",),
+    "probe.plots.event_average": ("plot_event_average",),
     "probe.plots.gradient_flow": ("plot_cell_path", "plot_gradient_flow", "plot_knockout", "plot_path_share"),
     "probe.plots.lyapunov": ("plot_lyapunov",),
+    "probe.plots.resets": ("plot_resets",),
     "probe.plots.saturation": ("plot_saturation",),
     "probe.plots.selectivity": ("plot_selectivity",),
     "probe.plots.signal": ("plot_signal",),
     "probe.plots.timescales": ("plot_timescales",),
     "probe.plots.traces": ("plot_traces",),
+    "probe.plots.triggers": ("plot_triggers",),
     "probe.probe": ("Probe",),
     "probe.rebuild": ("ParityError",),
     "probe.schema": ("SchemaError", "validate"),
     "probe.store": ("open_recording", "save_recording"),
+    "tasks.examples": ("examples", "load_example"),
     "tasks.training": ("train",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -130,25 +142,34 @@ __all__ = [
     "concat",
     "drift",
     "estimate",
+    "event_average",
+    "examples",
+    "figure_alignment",
     "forget_bias",
     "from_torch",
     "gradient_flow",
+    "load_example",
     "loss_gradient",
     "lyapunov",
     "modules",
     "open_overview",
     "open_recording",
+    "plot_alignment",
     "plot_cell_path",
     "plot_drift",
+    "plot_event_average",
     "plot_gradient_flow",
     "plot_knockout",
+    "plot_lags",
     "plot_lyapunov",
     "plot_path_share",
+    "plot_resets",
     "plot_saturation",
     "plot_selectivity",
     "plot_signal",
     "plot_timescales",
     "plot_traces",
+    "plot_triggers",
     "record",
     "register",
     "resets",

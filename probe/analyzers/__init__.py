@@ -2,6 +2,7 @@
 
 from .alignment import alignment
 from .drift import drift
+from .event_average import event_average
 from .gradient_flow import gradient_flow
 from .lyapunov import lyapunov
 from .resets import resets
@@ -13,6 +14,7 @@ from .triggers import triggers
 __all__ = [
     "alignment",
     "drift",
+    "event_average",
     "gradient_flow",
     "lyapunov",
     "resets",

@@ -13,6 +13,8 @@ Values = npt.NDArray[np.floating]
 FURTHEST, PER_LOGIT = 9.0, 4  # logits are counted between these ends, in so many bins each
 EDGES = np.linspace(-FURTHEST, FURTHEST, int(2 * FURTHEST * PER_LOGIT) + 1)
 CENTRES = (EDGES[:-1] + EDGES[1:]) / 2
+NARROWEST = 0.125  # logits, the least standard deviation of a group of steps
+EVEN = 0.35  # least ratio of the standard deviations of the two groups: a spike within one is no group of its own
 GAIN = 0.02  # nats per step by which two levels must describe a unit better than one
 FALL = 3.0  # without two levels: so many upper half-spreads below the median
 LEAST_SPREAD = 1 / 3  # of the logit
@@ -98,10 +100,10 @@ def adaptive_levels(counts: Counts) -> Levels:
     """Levels of every unit from where its retention lies, counts (unit, bin) on the logit scale.
 
     Where two groups of steps describe the unit better than one (minimum error threshold, Kittler and Illingworth 1986,
-    doi 10.1016/0031-3203(86)90030-0), a fall goes below the value between them. Elsewhere it goes below the median by
-    three upper half-spreads (the distance from the median to the 84th percentile, which rare falls do not widen, and
-    at least 1/3 of a logit). It ends a quarter of the way back up to the upper group's mean, or the median, and at
-    least half a logit above.
+    doi 10.1016/0031-3203(86)90030-0, with no group less than 0.35 times as wide as the other), a fall goes below the
+    value between them. Elsewhere it goes below the median by three upper half-spreads (the distance from the median to
+    the 84th percentile, which rare falls do not widen, and at least 1/3 of a logit). It ends a quarter of the way back
+    up to the upper group's mean, or the median, and at least half a logit above.
 
     >>> counts = np.zeros((1, CENTRES.size), dtype=np.int64)
     >>> counts[0, [32, 56]] = 10, 90                                # logits -0.875 and 5.125
@@ -133,7 +135,7 @@ def _quantile(below: Numbers, part: float) -> Numbers:
 
 def _two_groups(share: Numbers, below: Numbers) -> tuple[Numbers, Numbers, npt.NDArray[np.bool_]]:
     """Value between two groups, the upper one's mean, and whether two are better than one and the lower is smaller."""
-    floor = 1 / (4 * PER_LOGIT**2)
+    floor = NARROWEST**2
     first, second = np.cumsum(share * CENTRES, axis=1), np.cumsum(share * CENTRES**2, axis=1)
     lower = np.clip(below[:, :-1], 1e-9, 1)
     upper = np.clip(1 - below[:, :-1], 1e-9, 1)
@@ -141,6 +143,8 @@ def _two_groups(share: Numbers, below: Numbers) -> tuple[Numbers, Numbers, npt.N
     upper_mean = (first[:, -1:] - first[:, :-1]) / upper
     lower_var = np.maximum(second[:, :-1] / lower - lower_mean**2, floor)
     upper_var = np.maximum((second[:, -1:] - second[:, :-1]) / upper - upper_mean**2, floor)
+    lower_var = np.maximum(lower_var, EVEN**2 * upper_var)
+    upper_var = np.maximum(upper_var, EVEN**2 * lower_var)
     cost = lower * np.log(lower_var) + upper * np.log(upper_var) - 2 * (lower * np.log(lower) + upper * np.log(upper))
     cost[(below[:, :-1] <= 0) | (below[:, :-1] > 0.5)] = np.inf
     best = cost.argmin(axis=1)

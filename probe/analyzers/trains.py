@@ -32,8 +32,10 @@ class Trains:
 
     @classmethod
     def of(cls, events: xr.Dataset, kind: str) -> Self:
-        """The trains of one kind of event in what `resets` returned."""
+        """The trains of one kind of event in what `resets` returned, in the layers, units and sequences left of it."""
         which = events["event_kind"].to_numpy() == kind
+        for dim in ("layer", "direction", "sequence", "unit"):
+            which &= np.isin(events[f"event_{dim}"].to_numpy(), events[dim].to_numpy())
         layer, sequence, unit = (
             places(events[f"event_{dim}"].to_numpy()[which], events[dim].to_numpy())
             for dim in ("layer", "sequence", "unit")

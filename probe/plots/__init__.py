@@ -1,24 +1,34 @@
 """Pictures of recordings and of the measures' results, on matplotlib axes."""
 
+from .alignment import figure_alignment, plot_alignment, plot_lags
 from .drift import plot_drift
+from .event_average import plot_event_average
 from .gradient_flow import plot_cell_path, plot_gradient_flow, plot_knockout, plot_path_share
 from .lyapunov import plot_lyapunov
+from .resets import plot_resets
 from .saturation import plot_saturation
 from .selectivity import plot_selectivity
 from .signal import plot_signal
 from .timescales import plot_timescales
 from .traces import plot_traces
+from .triggers import plot_triggers
 
 __all__ = [
+    "figure_alignment",
+    "plot_alignment",
     "plot_cell_path",
     "plot_drift",
+    "plot_event_average",
     "plot_gradient_flow",
     "plot_knockout",
+    "plot_lags",
     "plot_lyapunov",
     "plot_path_share",
+    "plot_resets",
     "plot_saturation",
     "plot_selectivity",
     "plot_signal",
     "plot_timescales",
     "plot_traces",
+    "plot_triggers",
 ]

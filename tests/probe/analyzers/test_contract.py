@@ -14,6 +14,7 @@ from gatescope.probe import pieces
 from gatescope.probe.analyzers import (
     alignment,
     drift,
+    event_average,
     gradient_flow,
     resets,
     saturation,
@@ -27,13 +28,13 @@ Make = Callable[..., xr.Dataset]
 Analyzer = Callable[..., xr.Dataset]
 
 
-
 def of_events(measure: Analyzer) -> Analyzer:
     """A measure of events, from the recording on."""
 
     @wraps(measure)
     def analyzer(recording: xr.Dataset, **parameters: Any) -> xr.Dataset:
-        return measure(resets(recording, min_depth=0.3), **parameters)
+        events = resets(recording, method="absolute", low=0.3, high=0.6)
+        return measure(recording, events, **parameters) if measure is event_average else measure(events, **parameters)
 
     return analyzer
 
@@ -41,6 +42,7 @@ def of_events(measure: Analyzer) -> Analyzer:
 ANALYZERS: list[tuple[Analyzer, dict[str, Any]]] = [
     (of_events(alignment), {"tolerance": 1, "kind": "reset"}),
     (drift, {"late": 0.8, "confidence": 0.9, "epsilon": 0.02, "training_length": 4}),
+    (of_events(event_average), {"before": 2, "after": 3, "kind": "reset"}),
     (gradient_flow, {"method": "exact"}),
     (selectivity, {"labels": "token", "shifts": 50}),
     (timescales, {"jacobian": True, "longest": 3}),
