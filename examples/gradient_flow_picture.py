@@ -17,7 +17,7 @@ from torch import nn
 import gatescope as gs
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "pictures" / "gradient_flow.png"
-INPUTS, UNITS, STEPS, SEQUENCES = 8, 32, 200, 4
+INPUTS, UNITS, STEPS, SEQUENCES = 8, 32, 200, 2
 
 
 def networks() -> dict[str, nn.Module]:
