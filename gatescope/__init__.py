@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from .probe.analyzers.gradient_flow import gradient_flow
     from .probe.analyzers.lyapunov import lyapunov
     from .probe.analyzers.resets import resets
+    from .probe.analyzers.role_agreement import role_agreement
+    from .probe.analyzers.roles import roles
     from .probe.analyzers.saturation import saturation
     from .probe.analyzers.selectivity import selectivity
     from .probe.analyzers.timescales import timescales
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from .probe.plots.gradient_flow import plot_cell_path, plot_gradient_flow, plot_knockout, plot_path_share
     from .probe.plots.lyapunov import plot_lyapunov
     from .probe.plots.resets import plot_resets
+    from .probe.plots.roles import plot_roles
     from .probe.plots.saturation import plot_saturation
     from .probe.plots.selectivity import plot_selectivity
     from .probe.plots.signal import plot_signal
@@ -88,6 +91,8 @@ _HOMES = {
     "probe.analyzers.gradient_flow": ("gradient_flow",),
     "probe.analyzers.lyapunov": ("lyapunov",),
     "probe.analyzers.resets": ("resets",),
+    "probe.analyzers.role_agreement": ("role_agreement",),
+    "probe.analyzers.roles": ("roles",),
     "probe.analyzers.saturation": ("saturation",),
     "probe.analyzers.selectivity": ("selectivity",),
     "probe.analyzers.timescales": ("timescales",),
@@ -105,6 +110,7 @@ _HOMES = {
     "probe.plots.gradient_flow": ("plot_cell_path", "plot_gradient_flow", "plot_knockout", "plot_path_share"),
     "probe.plots.lyapunov": ("plot_lyapunov",),
     "probe.plots.resets": ("plot_resets",),
+    "probe.plots.roles": ("plot_roles",),
     "probe.plots.saturation": ("plot_saturation",),
     "probe.plots.selectivity": ("plot_selectivity",),
     "probe.plots.signal": ("plot_signal",),
@@ -164,6 +170,7 @@ __all__ = [
     "plot_lyapunov",
     "plot_path_share",
     "plot_resets",
+    "plot_roles",
     "plot_saturation",
     "plot_selectivity",
     "plot_signal",
@@ -173,6 +180,8 @@ __all__ = [
     "record",
     "register",
     "resets",
+    "role_agreement",
+    "roles",
     "saturation",
     "save_recording",
     "selectivity",
