@@ -111,7 +111,7 @@ def joined(file: tuple[int, int], pieces: list[Piece]) -> list[Region]:
 
 def write_together(file: int, values: list[Array], offset: int) -> None:
     """Arrays one behind the other at one place of a file; the system may take them in several parts."""
-    written = os.pwritev(file, values, offset)
+    written = os.pwritev(file, [value.data for value in values], offset)
     if written < sum(value.nbytes for value in values):
         rest = memoryview(b"".join(value.tobytes() for value in values))
         while written < len(rest):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import gatescope as gs
-from gatescope.probe import streaming
+from gatescope.probe import stored, streaming
 
 
 def model() -> nn.LSTM:
@@ -46,6 +46,7 @@ def run(module: nn.LSTM, probe: gs.Probe, seed: int, number: int) -> None:
 def write(path: str, seed: int, number: int, limit: int | None) -> None:
     if limit is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    stored.BATCH_BYTES = 1 if seed % 2 else 2**60  # batches as they come, or row by row
     module = model().eval()
     with gs.attach(module, store=path) as probe:
         tell({"began": os.getpid()})
