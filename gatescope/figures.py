@@ -1,6 +1,6 @@
 """The figures of *Learning to Forget*, from networks of our own, through the probe and the plots."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,13 +35,15 @@ class Picture(NamedTuple):
     caption: str
 
 
-def figures(out: Path) -> list[Path]:
+def figures(out: Path, *, say: Callable[[str], None] | None = None) -> list[Path]:
     """Draw all figures into a folder, each as PNG and SVG, and their captions into `captions.md`.
 
     Parameters
     ----------
     out
         A folder; it is made where there is none, and pictures of the same name in it are replaced.
+    say
+        Called with one line for each picture as soon as it is written.
 
     Returns
     -------
@@ -52,6 +54,8 @@ def figures(out: Path) -> list[Path]:
     written, text = [], ["# The figures of *Learning to Forget*, from our own networks"]
     for picture in pictures():
         written += drawn(picture, out)
+        if say is not None:
+            say(f"wrote {written[-2]} and {written[-1].name}")
         text += [f"![{picture.name}]({picture.name}.png)", picture.caption]
     written.append(out / "captions.md")
     written[-1].write_text("\n\n".join(text) + "\n", encoding="utf-8")

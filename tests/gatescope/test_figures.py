@@ -232,10 +232,13 @@ def without_training(monkeypatch, forgets, keeps):
 
 
 def test_all_figures_are_written_with_captions_that_say_the_numbers(without_training, tmp_path, forgets):
-    written = figures.figures(tmp_path / "new" / "folder")
+    said = []
+    written = figures.figures(tmp_path / "new" / "folder", say=said.append)
     names = [f"figure-{number}" for number in (4, 5, 7, 8, 9, 10)] + ["partials"]
     assert [path.name for path in written] == [f"{n}.{s}" for n in names for s in ("png", "svg")] + ["captions.md"]
     assert all(path.stat().st_size > 0 for path in written)
+    assert said[0] == f"wrote {written[0]} and figure-4.svg"
+    assert len(said) == 7
     captions = written[-1].read_text(encoding="utf-8")
     assert re.findall(r"!\[(\S+)\]\((\S+).png\)", captions) == [(name, name) for name in names]
     ends = int(forgets.boundary.sum()) - 1
