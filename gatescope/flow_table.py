@@ -98,7 +98,9 @@ def decay(result: xr.Dataset) -> str:
 
 
 def verdicts(result: xr.Dataset) -> str:
-    rows = [("layer", "direction", "half-life", "under 1 %", "under float32", "per step", "verdict")]
+    rows: list[tuple[str, ...]] = [
+        ("layer", "direction", "half-life", "under 1 %", "under float32", "per step", "verdict")
+    ]
     for names, place in places(result):
         one = result.sel(place)
         after = [float(one["half_life"]), *one["effective_horizon"].values.tolist()]

@@ -64,7 +64,8 @@ class Scaled(NamedTuple):
         """(time, sequence, part): log10 of the Euclidean norm of each of equal parts of the units; -inf for 0."""
         rows = self.values.unflatten(-1, (parts, -1))
         norm = torch.linalg.vector_norm(rows, dim=-1, dtype=torch.float64)
-        return norm.log10() + LOG10_2 * self.power.double().unsqueeze(-1)
+        found: Tensor = norm.log10() + LOG10_2 * self.power.double().unsqueeze(-1)
+        return found
 
 
 def levels(values: Tensor, power: Tensor) -> Tensor:
@@ -125,58 +126,56 @@ class LSTMBackward(Backward):
         run = self.run
         before = torch.cat([run.initial[0].unsqueeze(0), c[:-1]])
         squashed = c.tanh()
-        self.shown = masked(run, o * (1 - squashed * squashed))
         self.keep = f if run.real is None else torch.where(run.real, f, 1.0)
-        slopes = torch.stack([g * i * (1 - i), before * f * (1 - f), i * (1 - g * g), squashed * o * (1 - o)], dim=1)
+        into_gates = (g * i * (1 - i), before * f * (1 - f), i * (1 - g * g), squashed * o * (1 - o))
+        slopes = torch.stack([*into_gates, o * (1 - squashed * squashed)], dim=1)
         self.slopes = slopes if run.real is None else torch.where(run.real.unsqueeze(1), slopes, 0.0)
         self.weight_hh, self.weight_hr = weight(run.cell, "weight_hh"), run.cell._parameters["weight_hr"]
-        self.driven = run.partial.new_zeros(*c.shape[:2], 4, c.shape[2])
+        self.driven = run.partial.new_zeros(*c.shape[:2], 5, c.shape[2])  # gates, then the way of h into the memory
 
     def steps(self, start: int, stop: int) -> Iterator[tuple[Tensor, ...]]:
         """For the steps of a block, the last first: its coefficients, and where its results go."""
         block = slice(start, stop)
         slopes, driven = self.slopes[block], self.driven[block].transpose(1, 2)
         hidden, memory = (states[block] for states in self.states)
-        each = (hidden, memory, self.shown[block], self.keep[block], slopes[:, :3], slopes[:, 3])
-        into = (driven[:, :3], driven[:, 3], self.driven[block].flatten(2))
+        each = (hidden, memory, self.keep[block], slopes[:, :3], slopes[:, 3:])
+        into = (driven[:, :3], driven[:, 3:], driven[:, 4], self.driven[block, :, :4].flatten(2))
         return zip(*(part.unbind(0)[::-1] for part in (*each, *into)), strict=True)
 
     def through(self, start: int, stop: int, arriving: Tensor | None, carry: State) -> State:
-        addcmul, mul = torch.addcmul, torch.mul
         padded = self.padded(start, stop)
-        plainly = arriving is None and not padded and self.weight_hr is None
-        if plainly:
+        if arriving is None and not padded and self.weight_hr is None:
             return self.plainly(start, stop, carry)
-        dh, kept = carry
-        for place, (h, c, shown, keep, inner, outer, into_inner, into_outer, row) in enumerate(self.steps(start, stop)):
+        dh, last = carry
+        kept = torch.ones_like(last)
+        for place, (h, c, keep, inner, outer, into_inner, into_outer, way, row) in enumerate(self.steps(start, stop)):
             h.copy_(dh) if arriving is None else torch.add(dh, arriving[-1 - place], out=h)
-            dm = h if self.weight_hr is None else h @ self.weight_hr
-            addcmul(kept, dm, shown, out=c)
-            mul(inner, c, out=into_inner)
-            mul(outer, dm, out=into_outer)
+            torch.mul(outer, h if self.weight_hr is None else h @ self.weight_hr, out=into_outer)
+            last, kept = torch.addcmul(way, last, kept, out=c), keep
+            torch.mul(inner, c, out=into_inner)
             before = row @ self.weight_hh
-            kept = c * keep
             dh = torch.where(self.real[stop - 1 - place], before, h) if padded and self.real is not None else before
-        return dh, kept
+        return dh, last * kept
 
     def plainly(self, start: int, stop: int, carry: State) -> State:
-        """The same where nothing arrives in between and nothing is padding: five operations a step."""
+        """The same where nothing arrives in between and nothing is padding: four operations a step."""
         addcmul, mul, mm, weight_hh = torch.addcmul, torch.mul, torch.mm, self.weight_hh
-        dh, kept = carry[0].clone(), carry[1].clone()
+        dh, last = carry[0].clone(), carry[1]
+        kept = torch.ones_like(last)
         self.states[0][stop - 1] = dh
         befores = (*self.states[0][start : stop - 1].unbind(0)[::-1], dh)
-        for before, (h, c, shown, keep, inner, outer, into_inner, into_outer, row) in zip(
+        for before, (h, c, keep, inner, outer, into_inner, into_outer, way, row) in zip(
             befores, self.steps(start, stop), strict=True
         ):
-            addcmul(kept, h, shown, out=c)
-            mul(inner, c, out=into_inner)
             mul(outer, h, out=into_outer)
+            addcmul(way, last, kept, out=c)
+            mul(inner, c, out=into_inner)
             mm(row, weight_hh, out=before)
-            mul(c, keep, out=kept)
-        return dh, kept
+            last, kept = c, keep
+        return dh, last * kept
 
     def drive(self) -> Tensor:
-        return self.driven.flatten(2)
+        return self.driven[:, :, :4].flatten(2)
 
 
 class GRUBackward(Backward):

@@ -12,7 +12,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from ..cells import AbstractCell
 from .adjoints import BACKWARD, NOTHING, Found, Scaled, go_back
 from .arrivals import frozen
-from .calls import Call, Observed
+from .calls import Call, Observed, version
 from .dispatch import Kernel, refuse_transforms, unseen
 from .find import State
 from .following import Following, tensors_in
@@ -60,6 +60,8 @@ class Capture:
         self.calls: list[Taken] = []
         self.following: Following | None = None
         self.loop = isinstance(observed, Single)
+        self._weights: tuple[list[tuple[int, int]], torch.dtype] | None = None
+        self._still: list[list[AbstractCell]] = []
         if isinstance(observed, ForeignCell):
             observed.read = self.own_tensors(observed.read)  # type: ignore[method-assign]
         self._listening = Listening(model, {path: observed}, self.take, lambda args, kwargs: None, lambda: None)
@@ -93,8 +95,8 @@ class Capture:
         refuse_transforms(path)
         if not torch.is_grad_enabled():
             raise ValueError(
-                f"the model must call {path!r} with gradients on; call {len(self.calls)} ran under no_grad. Its gradient "
-                "would be partial: take no_grad out of the model's forward."
+                f"the model must call {path!r} with gradients on; call {len(self.calls)} ran under no_grad. Its "
+                "gradient would be partial: take no_grad out of the model's forward."
             )
         taken = unseen(lambda: self.keep(kernel, read))
         self.calls.append(taken)
@@ -118,7 +120,7 @@ class Capture:
             wanted = frozenset(name for name in self.track.offered if "preactivation" not in name)
             rebuilt, cells = rebuild(observed, call, wanted, self.tolerance, number)
         chunk = self.track.add(call, rebuilt, cells, observed.module.training)
-        still = [[here(frozen(rounded(cell, own, exact))) for cell in layer] for layer in cells]
+        still = self.still(cells, own, exact)
         by_hand = type(cells[0][0]) in BACKWARD
         kept = [] if by_hand and not self.loop else [copied(layer.input, exact) for layer in call.layers]
         masks = [None if layer.mask is None else copied(layer.mask, exact) for layer in call.layers]
@@ -131,8 +133,16 @@ class Capture:
             call, chunk, still, edges, [t.shape for t in call.ends.tensors], kept, masks, own, exact, real, self.loop
         )
 
+    def still(self, cells: list[list[AbstractCell]], own: torch.dtype, exact: torch.dtype) -> list[list[AbstractCell]]:
+        """The cells with the weights that they have now; the same ones again where those are the same."""
+        versions = [version(weight) for layer in cells for cell in layer for weight in cell.parameters()]
+        if not self.calls or (versions, own) != self._weights:
+            self._weights = versions, own
+            self._still = [[here(frozen(rounded(cell, own, exact))) for cell in layer] for layer in cells]
+        return self._still
+
     def gradients(self, value: Tensor) -> list[tuple[list[Taken], Layered]]:
-        """For the calls of each part (one stack call, or a loop's calls that have the same weights) what reaches them."""
+        """What reaches the calls of each part: one of a stack, or those of a loop that have the same weights."""
         edges = [edge for taken in self.calls for edge in taken.edges]
         grads = iter(torch.autograd.grad(value, edges, allow_unused=True))
         arrived = []

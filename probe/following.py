@@ -2,7 +2,7 @@
 
 A gradient is whole only if autograd sees every way from the states to the loss. What it does not see (`detach`,
 `no_grad`, `.data`, numpy) raises nothing: it computes on with constants. A function mode sees each function that torch
-is asked for; from what goes in and what comes out it is known whether something was lost, and whether the loss reads it.
+is asked for; what goes in and what comes out tell whether something was lost, and whether the loss reads it.
 """
 
 import weakref
@@ -35,6 +35,10 @@ SHAPED_ALIKE = frozenset(
 LEAVING = frozenset(["numpy", "__array__", "tolist", "item", "__float__", "__complex__", "__dlpack__"])
 """Functions that hand numbers out of torch, where nothing can be followed."""
 ALIASES = frozenset(["detach", "detach_", "data"])
+
+
+PLAIN = (Tensor, int, float, type(None))
+"""Arguments that hold no tensor besides themselves."""
 
 
 def named(function: Any) -> str:
@@ -87,8 +91,11 @@ class Following(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         output = func(*args, **kwargs)
-        if self.depending.found:
-            given = [t for t in tensors_in((args, kwargs)) if self.depending.of(t) is not None]
+        known = self.depending.found
+        if known:
+            given = [value for value in args if id(value) in known]  # most arguments are tensors themselves
+            if not all(isinstance(value, PLAIN) for value in args) or kwargs:
+                given = [tensor for tensor in tensors_in((args, kwargs)) if id(tensor) in known]
             if given:
                 self.note(named(func), args, given, output)
         return output

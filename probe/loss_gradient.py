@@ -34,8 +34,8 @@ def loss_gradient(
 
     a total derivative, through all later steps and all layers above; dL/dc_t counts its way into h_t of the same step.
     The `.grad` of a fused module's output is only the first term. The model runs once, as it is, in the mode it is in,
-    and is left as it was: parameters, their `.grad` and `requires_grad`, buffers, mode, hooks, random numbers. Norms are
-    carried as logarithms, so that a gradient of 1e-100 is that and not 0.
+    and is left as it was: parameters, their `.grad` and `requires_grad`, buffers, mode, hooks, random numbers. Norms
+    are carried as logarithms, so that a gradient of 1e-100 is that and not 0.
 
     Parameters
     ----------
@@ -75,8 +75,8 @@ def loss_gradient(
     Raises
     ------
     ValueError
-        If the gradient would not be whole: the model or the loss detaches, leaves torch or runs under `no_grad` on a way
-        from the states to the loss, or the loss depends on no state. If several modules were found and none is named,
+        If the gradient would not be whole: the model or the loss detaches, leaves torch or runs under `no_grad` on a
+        way from the states to the loss, or the loss depends on no state. If several modules were found and none is named,
         none was called, or the loss is no single number.
     TypeError
         If the model has nothing that can be observed, or the loss is no function or gives no tensor.
@@ -190,4 +190,4 @@ def restore(buffers: list[tuple[nn.Module, str, Tensor, Tensor]]) -> None:
 
 def differentiable_in_eval() -> AbstractContextManager[Any]:
     """cuDNN's recurrent kernels have no backward pass in eval(); torch's own kernels have one."""
-    return torch.backends.cudnn.flags(enabled=False)  # type: ignore[no-any-return,no-untyped-call]
+    return torch.backends.cudnn.flags(enabled=False)

@@ -84,7 +84,7 @@ def jacobian(cell: AbstractCell, input: Tensor, state: Tensor) -> Tensor:
     def step(joined: Tensor) -> Tensor:
         return torch.cat(cell.forward(input, joined.split(list(cell.state_sizes), -1)), -1)
 
-    _, pull = torch.func.vjp(step, state)
+    _, pull = torch.func.vjp(step, state)[:2]
     size = state.shape[-1]
     targets = torch.eye(size, dtype=state.dtype, device=state.device)[:, None].expand(-1, len(state), -1)
     pulled: Any = torch.func.vmap(pull)(targets)

@@ -81,11 +81,11 @@ def test_cells_of_other_packages_are_recorded_with_their_certificates(tmp_path: 
 
 def test_the_papers_network_holds_t_and_p_in_one_block(tmp_path: Path) -> None:
     said = run_example("memory_blocks.py", cwd=tmp_path)
-    assert said.startswith("424 weights, trained on ")
+    assert said.startswith("424 weights, retention forget_gate, rebuilt to ")
     rows = re.findall(r"^block (\d): forget gate (\S+) on average, (\d+) resets, T from P: (\S+)$", said, re.MULTILINE)
     assert [row[0] for row in rows] == ["0", "1", "2", "3"]
     apart = sorted(float(row[3]) for row in rows)
-    assert apart[3] > 0.95
+    assert apart[3] > 0.85
     assert apart[2] < 0.4
     assert sum(int(row[2]) > 100 for row in rows) >= 2
     ((sequences, imposed),) = re.findall(r"outside: (\d+) sequences, (\d+) of them imposed", said)
