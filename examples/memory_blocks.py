@@ -1,24 +1,16 @@
-"""Train the network of *Learning to Forget* on endless Reber strings, then see which memory block holds what.
+"""Which memory block of a network of *Learning to Forget* holds what? The network has read endless Reber strings.
 
 python examples/memory_blocks.py
 """
 
-from dataclasses import asdict
-
 import torch
 
 import gatescope as gs
-from gatescope.tasks.experiment import VARIANTS, run_network
 
-setting = VARIANTS["forget"]
-outcome = run_network(setting, 7)  # in a few seconds, the same weights on any x86-64 machine
-network = gs.BlockNetwork(**asdict(setting.wiring), dtype=torch.float64).load_weights(outcome.weights)
-sample = gs.tasks.CERG(seed=1).sample(2000)
-print(f"{network.weight_count} weights, trained on {outcome.streams:,} streams: {outcome.verdict}")
-
+network, sample = gs.load_example("cerg-forget")
 with torch.no_grad():
     recording = gs.record(network, sample.inputs, labels=dict(sample.labels))
-print(f"retention: {recording.retention}, rebuilt with an error of at most {recording.parity:.0e}")
+print(f"{network.weight_count} weights, retention {recording.retention}, rebuilt to {recording.parity:.0e}")
 
 resets = gs.resets(recording)
 told = gs.selectivity(recording, "remember", signals=["cell_state"])["auc"].sel({"class": "T"})
