@@ -6,6 +6,8 @@ from .event_average import event_average
 from .gradient_flow import gradient_flow
 from .lyapunov import lyapunov
 from .resets import resets
+from .role_agreement import role_agreement
+from .roles import roles
 from .saturation import saturation
 from .selectivity import selectivity
 from .timescales import timescales
@@ -18,6 +20,8 @@ __all__ = [
     "gradient_flow",
     "lyapunov",
     "resets",
+    "role_agreement",
+    "roles",
     "saturation",
     "selectivity",
     "timescales",

@@ -6,6 +6,7 @@ from .event_average import plot_event_average
 from .gradient_flow import plot_cell_path, plot_gradient_flow, plot_knockout, plot_path_share
 from .lyapunov import plot_lyapunov
 from .resets import plot_resets
+from .roles import plot_roles
 from .saturation import plot_saturation
 from .selectivity import plot_selectivity
 from .signal import plot_signal
@@ -25,6 +26,7 @@ __all__ = [
     "plot_lyapunov",
     "plot_path_share",
     "plot_resets",
+    "plot_roles",
     "plot_saturation",
     "plot_selectivity",
     "plot_signal",
