@@ -31,7 +31,7 @@ from gatescope.tasks.packing import packed, unpacked
 from gatescope.tasks.randomness import key
 from gatescope.tasks.wiring import CERG_WIRING, Wiring
 
-ALPHA, MANY = 0.01, 100
+ALPHA, MANY, BLOCKS = 0.01, 100, [1, 2, 4, 8, 16, 32]
 TRAINING, TESTING, MEMORY = 1.5e6, 5e6, 400.0
 IN_MEGABYTES = 1 / 2**20
 WORKER = """

@@ -15,18 +15,21 @@ def without_gate(forget: Forget = "none") -> Wiring:
     return replace(CERG_WIRING, forget=forget)
 
 
-def erg(variant: str, wiring: Wiring) -> Setting:
+def erg(variant: str, wiring: Wiring, alpha: float = 0.5) -> Setting:
     return Setting(
         task="erg",
         variant=variant,
         wiring=wiring,
         external_reset=True,
+        alpha=alpha,
         input_bias=None,
         output_bias=(-1.0, -2.0, -3.0),
         forget_bias=None,
         max_streams=200_000,
     )
 
+
+UNSEEN = replace(ERG_WIRING, gates_see_gates=False)
 
 VARIANTS: dict[str, Setting] = {
     setting.variant: setting
@@ -44,6 +47,8 @@ VARIANTS: dict[str, Setting] = {
         cerg("no-shortcut", wiring=replace(CERG_WIRING, shortcut=False)),
         erg("lstm", ERG_WIRING),
         erg("no-output-gate", replace(ERG_WIRING, output_gate=False)),
+        erg("unseen-gates", UNSEEN, alpha=0.2),
+        erg("unseen-gates-no-output-gate", replace(UNSEEN, output_gate=False), alpha=0.2),
     )
 }
 """The rows of the tables: the first five of CERG and the first of ERG are the reports' own."""
