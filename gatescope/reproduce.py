@@ -4,10 +4,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .demo import printed
 
@@ -91,6 +91,7 @@ def reproduce(
         raise ValueError("networks are trained by --jobs or by --scheduler; both came. Leave one out.")
     note = say or noted
     # all that the end needs is loaded at the beginning: what runs for hours must not change when files on disk do
+    from . import reproduce_bars  # noqa: F401
     from .tasks import provenance, table_text, tables  # noqa: F401
     from .tasks.results import results_folder
     from .tasks.rows import chosen_rows
@@ -185,6 +186,7 @@ def trained(results: "Results", missing: Sequence["Job"], train: "Trainer", note
     """Train what is missing. Whatever ends it early, the table of what is there is written first."""
     if not missing:
         return []
+    from .reproduce_bars import bars
     from .tasks.campaign import campaign
 
     try:
@@ -195,44 +197,6 @@ def trained(results: "Results", missing: Sequence["Job"], train: "Trainer", note
         if isinstance(error, KeyboardInterrupt):
             note(f"stopped; what was finished is in {results.path}, also as a table, and the same command goes on")
         raise
-
-
-@contextmanager
-def bars(results: "Results", missing: Sequence["Job"], note: Say) -> Iterator[Callable[["Job"], None]]:
-    """A bar with the time left for every row; without a terminal, a line for each row that is finished."""
-    from tqdm import tqdm
-
-    from .tasks.reported import ROW_TITLES
-
-    left = {row: sum(job.row == row for job in missing) for row in dict.fromkeys(job.row for job in missing)}
-    titles = {row: ROW_TITLES.get(row, row) for row in left}
-    width = max(map(len, titles.values()))
-    with ExitStack() as stack:
-        shown: dict[str, Any] = {
-            row: stack.enter_context(
-                tqdm(
-                    desc=titles[row].ljust(width),
-                    total=results.networks[row],
-                    initial=results.networks[row] - count,
-                    position=place,
-                    unit="network",
-                    smoothing=0,
-                    disable=None,
-                    dynamic_ncols=True,
-                )
-            )
-            for place, (row, count) in enumerate(left.items())
-        }
-
-        def finished(job: "Job") -> None:
-            left[job.row] -= 1
-            shown[job.row].update()
-            for bar in shown.values():
-                bar.refresh()
-            if not left[job.row] and shown[job.row].disable:
-                note(f"{titles[job.row]}: finished, {results.networks[job.row]} of {results.networks[job.row]}")
-
-        yield finished
 
 
 def finished_table(results: "Results", lost: Sequence[str], say: Say) -> "xr.Dataset":

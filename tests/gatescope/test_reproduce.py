@@ -7,6 +7,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ import psutil
 import pytest
 import xarray as xr
 
-from gatescope import cli, reproduce
+from gatescope import cli, reproduce, reproduce_bars
 
 SIZE = ("--networks", "12", "--variants", "forget,1997", "--max-streams", "1500")
 DUE = 24
@@ -293,3 +294,29 @@ def test_lost_networks_are_said_after_the_table_of_the_others(tmp_path: Path) ->
         with pytest.raises(NetworkError, match=r"network 0 of forget: its worker died .* Start the same command again"):
             reproduce.finished_table(results, ["network 0 of forget: its worker died 3 times"], said.append)
         assert said[0].startswith("CERG: ")
+
+
+class Clock:
+    """What is ticked of a bar."""
+
+    def __init__(self, disable: bool) -> None:
+        self.disable = disable
+        self.refreshed = 0
+
+    def refresh(self) -> None:
+        self.refreshed += 1
+
+
+def test_clocks_of_bars_run_while_nothing_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduce_bars, "TICK", 0.001)
+    seen, hidden = Clock(disable=False), Clock(disable=True)
+    before = threading.active_count()
+    deadline = time.monotonic() + 30
+    with reproduce_bars.ticking([seen]):
+        while seen.refreshed < 3 and time.monotonic() < deadline:
+            time.sleep(0.001)
+    assert seen.refreshed >= 3
+    with reproduce_bars.ticking([hidden]):
+        time.sleep(0.01)
+    assert hidden.refreshed == 0
+    assert threading.active_count() == before
