@@ -48,7 +48,8 @@ class Case(NamedTuple):
 
 CASES = (Case(64, 100), Case(64, 1000, 3.0), Case(256, 100, 4.0), Case(256, 1000))
 SMALL = (Case(8, 12, 3.0),)
-SLOWEST = 256 * 256 * 1000  # above this, in units * units * steps, jacrev is left out
+JACREV = "func.jacrev, one start"
+SLOW, SLOWEST = 64 * 64 * 1000, 256 * 256 * 100  # in units * units * steps: above, jacrev is run once, or left out
 
 
 class Network:
@@ -149,13 +150,15 @@ def times(network: Network, rounds: int) -> Iterator[Row]:
         "gradient_flow, all it gives": network.everything,
     }
     if case.units * case.units * case.steps <= SLOWEST:
-        ways["func.jacrev, one start"] = network.jacrev
-    for act in ways.values():
-        act()  # warm
+        ways[JACREV] = network.jacrev
+    once = case.units * case.units * case.steps > SLOW
+    for way, act in ways.items():
+        if not (once and way == JACREV):
+            act()  # warm
     found: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(rounds):
         for way, act in ways.items():
-            if way == "func.jacrev, one start" and number >= 2:
+            if way == JACREV and number >= (1 if once else 3):
                 continue
             with quiet():
                 found[way].append(timed(act)[0].cpu)
@@ -192,13 +195,14 @@ def show(row: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one small case: tries the benchmark itself")
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
     found: list[dict[str, Any]] = []
     for case in SMALL if options.quick else CASES:
         network = Network(case)
-        for part in (agreement(network), times(network, 2 if options.quick else 9), memory(network)):
+        for part in (agreement(network), times(network, 2 if options.quick else options.rounds), memory(network)):
             for row in part:
                 found.append(reached(case, row))
                 show(found[-1])
