@@ -54,7 +54,7 @@ def reproduce(
     networks
         Of each row; at least 1. The default is 100 for `cerg`, 30 for `erg`, 6 with `quick`.
     variants
-        Rows by name, or `all`; by default those of the report. Not together with `sweep`.
+        Rows by name, or `all`; by default those of the report, for `erg` all. Not together with `sweep`.
     sweep
         Rows with other learning rates (`alpha`), decays of the learning rate (`gamma`), biases (`bias`) or decays of
         the state (`decay`).

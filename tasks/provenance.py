@@ -6,6 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 
 FIRST = "experiment"  # the module that trains a network, with all of this folder that it imports
+LISTED = ("variants",)  # but for what stands in every result by itself: its settings
 
 
 @cache
@@ -26,7 +27,7 @@ def modules(folder: Path) -> dict[str, ast.Module]:
     due = [FIRST]
     while due:
         name = due.pop()
-        if name in found:
+        if name in found or name in LISTED:
             continue
         found[name] = without_docstrings((folder / f"{name}.py").read_text(encoding="utf-8"))
         near = [node for node in ast.walk(found[name]) if isinstance(node, ast.ImportFrom) and node.level == 1]

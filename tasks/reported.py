@@ -59,6 +59,8 @@ ROW_TITLES: dict[str, str] = {
     "restart-20000": "forget gate + restarts",
     "no-shortcut": "forget gate, 375 weights",
     "lstm": "LSTM, 3 blocks of 2",
-    "no-output-gate": "the same, no output gate",
+    "no-output-gate": "LSTM, no output gate",
+    "unseen-gates": "LSTM, gates unseen",
+    "unseen-gates-no-output-gate": "LSTM, unseen, no output gate",
 }
 """What a row is called in a table; other rows go by their own names."""

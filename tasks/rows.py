@@ -36,9 +36,9 @@ def chosen_rows(
 
 
 def named(task: str, variants: Sequence[str]) -> dict[str, Setting]:
-    """Rows by name: those of the report without any, all with `all`."""
+    """Rows by name. Without any those of the report, for ERG and with `all` all that there are."""
     there = {row: setting for row, setting in VARIANTS.items() if setting.task == task}
-    if list(variants) == ["all"]:
+    if list(variants) == ["all"] or (task == "erg" and not variants):
         return there
     for row in variants:
         if row not in there:

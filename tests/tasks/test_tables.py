@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from gatescope.tasks import provenance
 from gatescope.tasks.experiment import VARIANTS
 from gatescope.tasks.provenance import modules
 from gatescope.tasks.reported import REPORTED, ROW_TITLES
@@ -250,6 +251,12 @@ def test_the_engines_fingerprint_changes_with_its_code_and_not_with_its_words(tm
     assert seen() == before
     (tmp_path / "engine.py").write_text("def step():\n    return 2\n")
     assert seen() != before
+
+
+def test_the_engines_fingerprint_is_of_all_that_trains_and_not_of_the_list_of_rows() -> None:
+    found = set(modules(Path(provenance.__file__).parent))
+    assert {"experiment", "engine", "randomness", "automaton", "exponential", "wiring"} <= found
+    assert not found & {"variants", "tables", "results"}
 
 
 def test_strings_are_tested_on_two_sets_and_tested_again_on_ten(tmp_path: Path, made_up: ModuleType) -> None:
