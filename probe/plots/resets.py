@@ -4,10 +4,12 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import ScaledTranslation
 
 from ...signals import time_title
 from .timeline import draw_boundaries, draw_labels, run_title
 
+LEGEND_BELOW = 36  # points below the axes, under the label of the time axis
 MARKS = {False: "|", True: "x"}  # reset to zero, overwrite
 
 
@@ -89,7 +91,10 @@ def plot_resets(
         ax.set_yticks(range(len(units)), [str(unit) for unit in units])
     heading = "Resets" if kind == "reset" else "Fresh starts"
     ax.set(xlabel=time_title(events.attrs), ylabel="unit", title=f"{heading}: {run_title(events, run)}")
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3, frameon=False, fontsize="small")
+    below = ax.transAxes + ScaledTranslation(0, -LEGEND_BELOW / 72, ax.figure.dpi_scale_trans)
+    ax.legend(
+        loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, ncols=3, frameon=False, fontsize="small"
+    )
     return ax
 
 

@@ -140,3 +140,10 @@ runpy.run_path({str(TOP / "examples" / name)!r}, run_name="__main__")
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(r"skipped: .*pip install 'gatescope\[examples\]'\.\n", done.stdout)
+
+
+def test_the_block_that_holds_the_long_memory_is_found_by_its_resets(tmp_path: Path) -> None:
+    said = run_example("learned_resets.py", "resets.png", cwd=tmp_path)
+    assert "block 2: 168 resets, precision 1.00, recall 1.00" in said
+    assert "block 3: 0 resets, precision nan" in said
+    assert (tmp_path / "resets.png").stat().st_size > 10_000
