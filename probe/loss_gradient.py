@@ -76,8 +76,8 @@ def loss_gradient(
     ------
     ValueError
         If the gradient would not be whole: the model or the loss detaches, leaves torch or runs under `no_grad` on a
-        way from the states to the loss, or the loss depends on no state. If several modules were found and none is named,
-        none was called, or the loss is no single number.
+        way from the states to the loss, or the loss depends on no state. If several modules were found and none is
+        named, none was called, or the loss is no single number.
     TypeError
         If the model has nothing that can be observed, or the loss is no function or gives no tensor.
     ParityError

@@ -19,6 +19,8 @@ from .track import Array, Track
 QUANTILES = (0.1, 0.5, 0.9)
 SMALLEST, LARGEST = -30.0, 37.0
 """log10 of norms between which float32 holds a gradient and its digits."""
+LOWEST = {torch.float32: -36.0, torch.float64: -300.0}
+"""log10 of norms below which autograd's own products lose digits, and then all."""
 STEP_DIMS = ("layer", "direction", *LABEL_DIMS)
 Parts = list[tuple[list[Taken], Layered]]
 
@@ -38,6 +40,7 @@ def summarise(parts: Parts, track: Track, lengths: Any) -> xr.Dataset:
     states = laid.by_direction(lambda f: torch.cat([state.log10_norm() for state in f.states], -1))
     gate_norms = laid.by_direction(lambda f: torch.cat([f.gates[name].log10_norm() for name in gates], -1))
     data: dict[str, Any] = {}
+    unknown = forget_underflow(states, gate_norms, distance, parts[0][0][0].own) if laid.loop else 0
     dtype = number_type(states, parts[0][0][0].own)
     for place, name in enumerate(cell.states):
         values = laid.by_direction(lambda f, place=place: f.states[place].plain(dtype))  # type: ignore[misc]
@@ -63,14 +66,27 @@ def summarise(parts: Parts, track: Track, lengths: Any) -> xr.Dataset:
         "quantile": np.array(QUANTILES),
         "distance_step": np.arange(profile.shape[3]),
     }
-    attrs = {
+    attrs: dict[str, Any] = {
         "gatescope_version": VERSION,
         "torch_version": str(torch.__version__),
         "parity": track.parity,
         "tolerance": track.tolerance,
         "training": int(track.training),
     }
+    if unknown:
+        attrs["underflow"] = (
+            f"at {unknown} steps the gradient is too small for autograd, which carries it through a loop of cells; its "
+            "norm there is NaN"
+        )
     return xr.Dataset(data, coords, attrs)
+
+
+def forget_underflow(states: Array, gates: Array, distance: Array, own: torch.dtype) -> int:
+    """Norms at steps that autograd's numbers could not hold are unknown (NaN), and not 0; how many those are."""
+    lowest = LOWEST[torch.float64 if own == torch.float64 else torch.float32]
+    lost = (states.max(-1) < lowest) & np.isfinite(distance)
+    states[lost] = gates[lost] = np.nan
+    return int(lost.sum())
 
 
 def said(what: str) -> dict[str, str]:

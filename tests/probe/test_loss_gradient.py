@@ -254,6 +254,27 @@ def test_a_loop_of_cells_gives_the_gradients_of_the_stack(cell):
     np.testing.assert_array_equal(ours.distance, theirs.distance)
 
 
+def test_norms_that_autograd_cannot_hold_in_a_loop_of_cells_are_unknown_and_said_to_be():
+    cell = nn.RNNCell(1, 1, nonlinearity="relu", bias=False)
+    for weight, value in zip(cell.parameters(), (1.0, 0.1), strict=True):
+        nn.init.constant_(weight, value)
+    found = gs.loss_gradient(Loop(cell), torch.ones(100, 1, 1), lambda shown: shown[-3].sum())
+    norms = found.gradient_norm.values.ravel()
+    np.testing.assert_allclose(norms[61:98], -np.arange(36.0, -1, -1), atol=1e-4)
+    assert np.isnan(norms[:61]).all()
+    assert (norms[98:] == -np.inf).all()
+    assert found.attrs["underflow"].startswith("at 61 steps the gradient is too small")
+
+
+def test_dropout_between_layers_is_that_of_the_call():
+    torch.manual_seed(0)
+    model, x = nn.LSTM(4, 5, num_layers=2, dropout=0.5).double(), torch.randn(7, 3, 4).double()
+    torch.manual_seed(3)
+    found = gs.loss_gradient(model, x, loss_of)
+    torch.manual_seed(3)
+    assert_true(found, model, x)
+
+
 class Tagger(nn.Module):
     def __init__(self, dropout=0.0):
         super().__init__()
