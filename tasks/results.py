@@ -23,7 +23,7 @@ from .writers_lock import writers_lock
 FORMAT = "gatescope.networks/1"
 STATE, NETWORKS, ASIDE, LOCK = "results.json", "networks", "set-aside", ".lock"
 PARTIAL = ".partial"
-SHARED = ("task", "seed")  # must be one for all rows of a folder
+SHARED = ("task", "seed", "max_streams", "max_symbols", "stream_length", "tests")  # one for all rows of a folder
 
 Say = Callable[[str], None]
 

@@ -180,12 +180,15 @@ def test_a_setting_within_the_wiring_is_refused_by_name(folder: Results) -> None
         pass
 
 
-def test_rows_of_one_folder_have_one_seed_and_one_task(folder: Results) -> None:
+def test_rows_of_one_folder_have_one_task_one_seed_and_one_end(folder: Results) -> None:
     other = {"decay-0.9": replace(VARIANTS["decay-0.9"], seed=1)}
     with (
         pytest.raises(ValueError, match=r"seed 0 where 1 came \(row decay-0\.9\)"),
         results_folder(folder.path, other, 4),
     ):
+        pass
+    other = {"decay-0.9": replace(VARIANTS["decay-0.9"], max_streams=9)}
+    with pytest.raises(ValueError, match="max_streams 30000 where 9 came"), results_folder(folder.path, other, 4):
         pass
     lstm = next(row for row, setting in VARIANTS.items() if setting.task == "erg")
     with (
