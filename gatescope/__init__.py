@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         to_torch,
     )
     from .probe.analyzers.alignment import alignment
+    from .probe.analyzers.describe import describe
     from .probe.analyzers.drift import drift
     from .probe.analyzers.event_average import event_average
     from .probe.analyzers.gradient_flow import gradient_flow
@@ -86,6 +87,7 @@ _HOMES = {
         "to_torch",
     ),
     "probe.analyzers.alignment": ("alignment",),
+    "probe.analyzers.describe": ("describe",),
     "probe.analyzers.drift": ("drift",),
     "probe.analyzers.event_average": ("event_average",),
     "probe.analyzers.gradient_flow": ("gradient_flow",),
@@ -146,6 +148,7 @@ __all__ = [
     "attach",
     "cells",
     "concat",
+    "describe",
     "drift",
     "estimate",
     "event_average",

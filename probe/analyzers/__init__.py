@@ -1,6 +1,7 @@
 """Measures of a recording: Dataset in, Dataset out."""
 
 from .alignment import alignment
+from .describe import describe
 from .drift import drift
 from .event_average import event_average
 from .gradient_flow import gradient_flow
@@ -15,6 +16,7 @@ from .triggers import triggers
 
 __all__ = [
     "alignment",
+    "describe",
     "drift",
     "event_average",
     "gradient_flow",

@@ -1,0 +1,110 @@
+"""Findings: what was put into a recording is said, the largest first, and noise is not."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from gatescope.probe.analyzers import describe
+from gatescope.probe.analyzers.findings import LEVEL
+from gatescope.probe.schema import SchemaError
+
+Make = Callable[..., xr.Dataset]
+
+
+def spoken(result: xr.Dataset) -> dict[str, list[str]]:
+    """Sentences by measure."""
+    found: dict[str, list[str]] = {}
+    for measure, text in zip(result["measure"].values, result["text"].values, strict=True):
+        found.setdefault(measure, []).append(text)
+    return found
+
+
+def long_recording(make_recording: Make, seed: int = 0) -> xr.Dataset:
+    return make_recording(layers=1, directions=1, lengths=(300, 280, 250), seed=seed)
+
+
+def test_a_model_left_in_training_mode_with_dropout_is_the_first_finding(make_recording: Make) -> None:
+    recording = long_recording(make_recording).assign_attrs(training=1, dropout=0.3)
+    result = describe(recording)
+    assert "training mode with dropout 0.3" in result["text"].values[0]
+    assert (result["effect"].values[0], result["layer"].values[0], result["direction"].values[0]) == (1.0, -1, "")
+    assert "recording" not in spoken(describe(recording.assign_attrs(training=0)))
+
+
+def test_findings_stand_in_the_order_of_their_effect_and_no_more_than_asked_for(make_recording: Make) -> None:
+    recording = long_recording(make_recording)
+    recording["input_gate"][..., :3], recording["output_gate"][..., 1] = 0.99, 0.01
+    result = describe(recording)
+    effects = result["effect"].values
+    assert (np.diff(effects) <= 0).all()
+    assert ((effects >= 0) & (effects <= 1)).all()
+    texts = spoken(result)["saturation"]
+    assert texts[0] == "input_gate is stuck open in 60% of the units of layer 0, forward."
+    assert "output_gate is stuck shut in 20% of the units of layer 0, forward." in texts
+    assert describe(recording, most=1)["text"].values.tolist() == result["text"].values[:1].tolist()
+    assert describe(recording, most=1).attrs["found"] == result.attrs["found"]
+
+
+def test_resets_at_boundaries_and_what_sets_them_off_are_found(make_recording: Make) -> None:
+    rng = np.random.default_rng(0)
+    recording = long_recording(make_recording)
+    token = rng.choice(list("abcd"), size=recording["token"].shape).astype(object)
+    real = recording["call"].values >= 0
+    boundary = (token == "d") & real
+    token[~real] = ""
+    gate, memory = recording["forget_gate"].values[0, 0], recording["cell_state"].values[0, 0]
+    gate[..., 2], memory[..., 2] = np.where(boundary, 0.01, 0.99), np.where(boundary, 0.01, 1.0)
+    gate[~real], memory[~real] = np.nan, np.nan
+    recording = recording.assign_coords(token=(("sequence", "time"), token), boundary=(("sequence", "time"), boundary))
+    result = describe(recording)
+    aligned = result.isel(finding=int(np.flatnonzero(result["measure"] == "alignment")[0]))
+    assert "Unit 2 of layer 0, forward" in aligned["text"].item()
+    assert aligned["unit"].item() == 2
+    assert aligned["p"].item() < LEVEL
+    assert "token 'd'" in spoken(result)["triggers"][0]
+    assert any("unit 2" in text and "token 'd'" in text for text in spoken(result)["selectivity"])
+
+
+def test_gates_that_follow_nothing_are_not_said_to_follow_labels(make_recording: Make) -> None:
+    for seed in range(5):
+        assert not {"alignment", "triggers", "selectivity"} & set(
+            spoken(describe(long_recording(make_recording, seed)))
+        )
+
+
+def test_a_memory_that_runs_away_is_found(make_recording: Make) -> None:
+    recording = long_recording(make_recording)
+    recording["cell_state"][..., 4] = 0.5 * recording["time"]
+    texts = spoken(describe(recording))["drift"]
+    assert "20% of the units of layer 0, forward, most in unit 4, by 0.5 a step" in texts[0]
+
+
+def test_a_trained_network_is_described_as_what_it_is() -> None:
+    torch = pytest.importorskip("torch")
+    import gatescope as gs
+
+    model, sample = gs.load_example("cerg-forget")
+    dtype = next(model.parameters()).dtype
+    recording = gs.record(model, torch.as_tensor(sample.inputs, dtype=dtype), labels=dict(sample.labels))
+    said = spoken(describe(recording))
+    assert "precision 1.00, recall 1.00" in said["alignment"][0]
+    assert "one latch" in said["roles"][0] or "latches" in said["roles"][0]
+    assert any("remember" in text for text in said["selectivity"])
+    assert "symbol 'B'" in said["triggers"][0]
+
+
+def test_a_cell_without_gates_or_labels_is_described_by_what_it_has(make_recording: Make) -> None:
+    recording = long_recording(make_recording).drop_vars(["token", "boundary", "value", "weight_hh", "gate", "source"])
+    recording = recording.drop_vars(["input_gate", "forget_gate", "output_gate"]).assign_attrs(retention="none")
+    assert set(spoken(describe(recording))) <= {"saturation", "drift", "roles"}
+
+
+def test_what_cannot_be_described_is_refused(make_recording: Make) -> None:
+    with pytest.raises(ValueError, match="most must be at least 1"):
+        describe(make_recording(), most=0)
+    with pytest.raises(TypeError, match="describe needs one recording"):
+        describe(None)  # type: ignore[arg-type]
+    with pytest.raises(SchemaError, match="describe needs a recording"):
+        describe(xr.Dataset())
