@@ -123,7 +123,8 @@ def write_example(name: str, folder: Path) -> Path:
     }
     path = folder / f"{name}.npz"
     with path.open("wb") as file:
-        np.savez(file, **{HEADER: np.array(json.dumps(header, sort_keys=True))}, **outcome.weights)
+        kept: dict[str, Any] = {HEADER: np.array(json.dumps(header, sort_keys=True)), **outcome.weights}
+        np.savez(file, **kept)
     return path
 
 

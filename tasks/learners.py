@@ -103,7 +103,7 @@ class StreamLearner(Learner):
         self.lengths = np.zeros(setting.max_streams, np.int32)
 
     def advance(self, max_streams: int) -> int:
-        return advance_loop(self.shape)(
+        return advance_loop(self.shape)(  # type: ignore[no-any-return]  # compiled code is untyped
             self.weights,
             self.readout,
             self.setting.wiring.decay,
@@ -167,7 +167,7 @@ class StringLearner(Learner):
         return found
 
     def advance(self, max_streams: int) -> int:
-        return strings_loop(self.shape)(
+        return strings_loop(self.shape)(  # type: ignore[no-any-return]  # compiled code is untyped
             self.weights,
             self.readout,
             self.setting.wiring.decay,

@@ -100,7 +100,9 @@ class Setting:
         """
         check_names("setting", values, Setting)
         check_names("wiring", values["wiring"], Wiring)
-        plain = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        plain: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+        }
         return Setting(**(plain | {"wiring": Wiring(**values["wiring"])}))
 
 
