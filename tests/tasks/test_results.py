@@ -288,3 +288,14 @@ def test_settings_stand_in_the_folder_as_text_that_makes_them_again(folder: Resu
     state = json.loads((folder.path / "results.json").read_text())
     assert {row: Setting.from_dict(values) for row, values in state["settings"].items()} == ROWS
     assert plain(ROWS["forget"]) == state["settings"]["forget"]
+
+
+def test_who_reads_a_file_while_it_is_replaced_reads_it_whole(tmp_path: Path) -> None:
+    target = tmp_path / "table.txt"
+    target.write_text("before")
+    with target.open() as reader:
+        with replacing(target) as partial:
+            partial.write_text("after that, more")
+            assert target.read_text() == "before"
+        assert reader.read() == "before"
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["after that, more"]

@@ -17,6 +17,7 @@ import xarray as xr
 
 from gatescope.tasks import provenance
 from gatescope.tasks.experiment import VARIANTS
+from gatescope.tasks.intervals import difference
 from gatescope.tasks.provenance import modules
 from gatescope.tasks.reported import REPORTED, ROW_TITLES
 from gatescope.tasks.results import Job, Results, results_folder
@@ -269,3 +270,14 @@ def test_strings_are_tested_on_two_sets_and_tested_again_on_ten(tmp_path: Path, 
     assert (made.sizes["test"], made.sizes["retest"]) == (2, 10)
     assert {made[name].attrs["units"] for name in ("stream", "test_stream", "retest_length")} == {"strings of 256"}
     assert "right strings of 256" in " ".join(table_text(table(found)).split())
+
+
+def test_one_good_network_of_twelve_is_no_difference_to_none_of_a_hundred(tmp_path: Path, made_up: ModuleType) -> None:
+    """Alone its 95 % interval leaves out zero; three intervals must hold together."""
+    assert difference(1, 12, 0, 100)[0] > 0
+    with results_folder(tmp_path / "out", {"external-reset": VARIANTS["external-reset"]}, 12) as found:
+        for network, verdict in enumerate(["perfect"] * 9 + ["good"] + ["rest"] * 2):
+            found.save(Job("external-reset", network), made_up.outcome(network, verdict))
+    made = table(found)
+    assert made["agreement"].item() == TOO_FEW
+    assert float(made["difference_interval"].sel(verdict="good", bound="low").item()) < 0
