@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from ..signals import DIRECTIONS
-from .assemble import attributes, last_dim, provenance
+from .assemble import attributes, last_dim, provenance, unit_coordinates
 from .labels import LabelSource
 from .online import Online, Piece
 from .schema import LABEL_DIMS, padding_mask
@@ -119,6 +119,7 @@ def template(track: Track, chunk: Chunk) -> xr.Dataset:
         "layer": np.arange(layers),
         "direction": np.array(DIRECTIONS[:directions], dtype=object),
         "unit": np.arange(cell.hidden_size),
+        **unit_coordinates(cell),
     }
     data = {
         name: (

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..cells import AbstractCell
 from ..signals import DIRECTIONS, PREACTIVATION, VERSION
 from .arrivals import GRADIENT
-from .assemble import attributes, gather, last_dim
+from .assemble import attributes, gather, last_dim, unit_coordinates
 from .capture import Layered, Taken
 from .schema import LABEL_DIMS, padding_mask
 from .track import Array, Track
@@ -101,6 +101,7 @@ def coordinates(track: Track, cell: AbstractCell, length: Array, steps: int) -> 
         "sequence": np.arange(len(length)),
         "time": np.arange(steps),
         "unit": np.arange(cell.hidden_size),
+        **unit_coordinates(cell),
         "length": ("sequence", length),
         "stream": ("sequence", np.asarray(track.sequences.stream, np.int64)),
         "start": ("sequence", np.asarray(track.sequences.start, object)),

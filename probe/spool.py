@@ -9,8 +9,8 @@ import torch
 import xarray as xr
 
 from ..signals import DIRECTIONS
-from .assemble import attributes, last_dim, nonfinite_in, nonfinite_text, provenance
-from .layout import FIXED_DIMS, LABEL_DIMS, SIGNAL_DIMS, padding_mask
+from .assemble import attributes, last_dim, nonfinite_in, nonfinite_text, provenance, unit_coordinates
+from .layout import FIXED_DIMS, LABEL_DIMS, SIGNAL_DIMS, padding_mask, padding_value
 from .pieces import cast
 from .retention import SUM, ZEROS, log_retention, log_retention_attrs
 from .stored import Chunking, StoredModule
@@ -142,6 +142,8 @@ class Spool:
             "unit": xr.Variable("unit", units),
             **dict.fromkeys(("length", "stream", "start", "call")),
         }
+        for name, (dim, values) in unit_coordinates(cell).items():
+            coords[name] = xr.Variable(dim, values[units])
         if cell.proj_size:
             coords["projection"] = xr.Variable("projection", np.arange(cell.proj_size))
         fixed = {}
@@ -177,6 +179,7 @@ class Spool:
         over_time = [{**part, **sums} for part, sums in zip(block.signals, self.summed(block), strict=True)]
         for name, labels in block.labels.items():
             self.require_label(name, labels)
+        block = block._replace(labels=block.labels | self.missing_labels(block))
         if stored.chunking.batches:
             self.lay_batches(block, ids, over_time)
         else:
@@ -282,10 +285,29 @@ class Spool:
             nothing = np.zeros((*sizes[:2], 1, length, sizes[2]), np.float32)
             stored.arrays[name].write((0, 0, sequence, 0, 0), nothing)
 
+    def begin_label(self, name: str, dtype: np.dtype[Any]) -> None:
+        """A label that none of the steps before has: of numbers, a hole in a file would say 0."""
+        stored = self.stored
+        stored.add(name, LABEL_DIMS, dtype, {})
+        stored.list("coordinates", name)
+        lengths = stored.lengths()
+        if dtype.kind == "f":
+            for first, last in equal_runs(np.arange(len(lengths)), np.zeros_like(lengths), lengths):
+                nothing = np.broadcast_to(padding_value(dtype), (last - first, int(lengths[first])))
+                stored.arrays[name].write((first, 0), nothing)
+
+    def missing_labels(self, block: Block) -> dict[str, Array]:
+        """Padding for the labels that other calls have: a killed run may have left its own where these steps go."""
+        arrays = {name: array for name, array in self.stored.arrays.items() if array.dims == LABEL_DIMS}
+        return {
+            name: np.full(block.call.shape, padding_value(array.dtype), array.dtype)
+            for name, array in arrays.items()
+            if name != "call" and name not in block.labels
+        }
+
     def require_label(self, name: str, labels: Array) -> None:
         if name not in self.stored.arrays:
-            self.stored.add(name, LABEL_DIMS, labels.dtype, {})
-            self.stored.list("coordinates", name)
+            self.begin_label(name, labels.dtype)
         there = self.stored.arrays[name].dtype
         if there != labels.dtype:
             raise ValueError(

@@ -220,6 +220,7 @@ def test_statistics_say_of_blocks_what_the_steps_say(options):
     for name in model.cell.block_gates:
         mean = recording[name].mean(("sequence", "time")).drop_vars("block")
         np.testing.assert_allclose(found["mean"].sel(signal=name).squeeze(), mean.squeeze(), rtol=1e-12)
+    assert found.block.equals(recording.block)
 
 
 @each_option
@@ -238,6 +239,20 @@ def test_a_store_holds_the_same_signals(tmp_path, options):
     recording = gs.record(model, x)
     for name, values in kept.items():
         np.testing.assert_array_equal(values, recording[name])
+    assert opened.block.equals(recording.block)
+
+
+def test_a_store_of_some_units_holds_their_blocks(tmp_path):
+    model, x = network(), batch()
+    with gs.attach(model, store=tmp_path / "run.zarr", units=[1, 4]):
+        model(x)
+    assert gs.open_recording(tmp_path / "run.zarr").block.values.tolist() == [0, 2]
+
+
+def test_the_gradient_of_a_loss_names_blocks():
+    model, x = network(), batch(9)
+    found = gs.loss_gradient(model, x, lambda output: (output[0] ** 2).sum())
+    assert found.block.values.tolist() == [0, 0, 1, 1, 2, 2]
 
 
 @each_option
