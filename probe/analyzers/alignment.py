@@ -136,9 +136,10 @@ class Found(NamedTuple):
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], size: int) -> "Found":
-        counts = [np.zeros((*shape, size)) for _ in range(3)]
+        events, hits, recalled = (np.zeros((*shape, size)) for _ in range(3))
         lags = np.zeros((*shape, size, 2 * FURTHEST + 1))
-        return cls(*counts, lags, *(np.full((*shape, size), np.nan) for _ in range(4)))
+        lag, expected, z, p = (np.full((*shape, size), np.nan) for _ in range(4))
+        return cls(events, hits, recalled, lags, lag, expected, z, p)
 
     def variables(self, prefix: str, boundaries: Places) -> dict[str, Any]:
         dims = LEVELS[prefix]

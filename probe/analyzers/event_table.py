@@ -173,9 +173,9 @@ def _together(result: xr.Dataset) -> dict[str, xr.Variable]:
     together = np.zeros((*shape, *(result.sizes[dim] for dim in LABEL_DIMS)), dtype=np.float32)
     together[..., padding_mask(result["length"].to_numpy(), result.sizes["time"])] = np.nan
     ratio, z, p = (np.full(shape, np.nan) for _ in range(3))
-    blocks, member = (
-        np.unique(result["block"].to_numpy(), return_inverse=True) if "block" in result.coords else ([], None)
-    )
+    blocks, member = np.empty(0, dtype=np.int64), None
+    if "block" in result.coords:
+        blocks, member = np.unique(result["block"].to_numpy(), return_inverse=True)
     count = np.zeros((*shape, len(blocks)), dtype=np.int64)
     for number, kind in enumerate(result["kind"].to_numpy()):
         trains = Trains.of(result, str(kind))

@@ -107,7 +107,8 @@ class Source:
 
     def block(self, sequences: slice, units: slice) -> Block:
         memory = self.read(self.memory, sequences, units)
-        shape = (memory.shape[0], memory.shape[2])
+        sequence, _, unit = (int(size) for size in memory.shape)
+        shape = (sequence, unit)
         given = self.initial
         initial = np.full(shape, np.nan) if given is None else given.isel(sequence=sequences, unit=units).to_numpy()
         gate, begin = self.gate_values(sequences, units), self.begin[sequences]
@@ -124,6 +125,6 @@ def previous(block: Block) -> Values:
     """The memory before each step."""
     before = np.full(block.memory.shape, np.nan, dtype=block.memory.dtype)
     before[:, 1:] = block.memory[:, :-1]
-    there = np.flatnonzero(block.begin < before.shape[1])
+    there = np.flatnonzero(block.begin < np.shape(before)[1])
     before[there, block.begin[there]] = block.initial[there]
     return before

@@ -165,11 +165,7 @@ class Result:
         self.by_layer["layer_p"][at] = more_than_others(counts, size, rare=False)[0]
 
     def variables(self, alpha: float) -> dict[str, Any]:
-        by_label, by_unit, by_layer = dict(self.by_label), dict(self.by_unit), dict(self.by_layer)
-        for found in (by_label, by_unit, by_layer):
-            found |= {
-                f"{name}_adjusted": adjusted(p) for name, p in list(found.items()) if name.endswith(("p", "p_rest"))
-            }
+        by_label, by_unit, by_layer = (with_adjusted(part) for part in (self.by_label, self.by_unit, self.by_layer))
         names = np.array([*self.classes.names, ""], dtype=object)
         stands_out = by_label["p_adjusted"] < alpha
         trigger = names[_best(by_label["p_adjusted"], alpha)]
@@ -178,10 +174,11 @@ class Result:
             texts = [f"{a:.4g} to {b:.4g}" for a, b in zip(low.ravel(), high.ravel(), strict=True)]
             significant = by_unit["range_p_adjusted"] < alpha
             trigger = np.where(significant, np.array(texts, dtype=object).reshape(low.shape), "")
-        by_label["events"] = np.nan_to_num(by_label["events"]).astype(np.int64)
+        events = np.nan_to_num(by_label.pop("events")).astype(np.int64)
         found: dict[str, Any] = {name: (LABEL_DIMS, values, _about(name)) for name, values in by_label.items()}
         found |= {name: (UNIT_DIMS, values, _about(name)) for name, values in by_unit.items()}
         found |= {name: ((*UNIT_DIMS[:2], "label"), values, _about(name)) for name, values in by_layer.items()}
+        found["events"] = (LABEL_DIMS, events, _about("events"))
         found["units"] = ((*UNIT_DIMS[:2], "label"), stands_out.sum(axis=2), _about("units"))
         found["trigger"] = (UNIT_DIMS, trigger.astype(object), _about("trigger"))
         strongest = names[_best(by_layer["layer_p_adjusted"], alpha)].astype(object)
@@ -193,6 +190,11 @@ class Result:
         if self.classes.ranges:
             coords |= {"low": ("label", self.classes.low), "high": ("label", self.classes.high)}
         return coords
+
+
+def with_adjusted(found: dict[str, Numbers]) -> dict[str, Numbers]:
+    """The same with every p corrected beside it."""
+    return found | {f"{name}_adjusted": adjusted(p) for name, p in found.items() if name.endswith(("p", "p_rest"))}
 
 
 ABOUT = {
@@ -223,7 +225,7 @@ def _best(p: Numbers, alpha: float) -> npt.NDArray[np.intp]:
     if not p.shape[-1]:
         return np.zeros(p.shape[:-1], dtype=np.intp)
     known = np.where(np.isnan(p), np.inf, p)
-    return np.where(known.min(axis=-1) < alpha, known.argmin(axis=-1), p.shape[-1])
+    return np.asarray(np.where(known.min(axis=-1) < alpha, known.argmin(axis=-1), p.shape[-1]), dtype=np.intp)
 
 
 def _runs_of(size: int) -> npt.NDArray[np.bool_]:

@@ -66,8 +66,8 @@ def plot_triggers(
     names = [label_text(name) for name in here["label"].to_numpy()[order]]
     steps = here["steps"].to_numpy()[order]
     ax.set_yticks(np.arange(order.size), [f"{name}  ({count})" for name, count in zip(names, steps, strict=True)])
-    for text in ax.get_yticklabels():
-        text.set_parse_math(False)
+    for tick in ax.get_yticklabels():
+        tick.set_parse_math(False)
     ax.set(ylim=(order.size - 0.5, -0.5), xlabel="rate of resets over the rate at all steps")
     ax.set_ylabel(f"{result.attrs.get('labels', 'label')} (steps)")
     where = run_title(result, here.assign_coords(sequence=0)["units"]).removesuffix(", sequence 0")
