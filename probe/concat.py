@@ -7,7 +7,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from .schema import LABEL_DIMS, SchemaError, label_names, padding_value, plain, validate
+from .retention import SUM, ZEROS
+from .schema import LABEL_DIMS, SchemaError, label_names, padding_mask, padding_value, plain, validate
 
 SAME_ATTRS = ("cell", "retention")
 SAME_INDEXES = ("layer", "direction", "unit", "projection", "gate", "source", "block")
@@ -45,6 +46,7 @@ def concat(recordings: Sequence[xr.Dataset]) -> xr.Dataset:
     for number, part in enumerate(parts):
         _check(number, part, parts[0])
     _check_labels(parts)
+    parts = _with_zeros(parts)
     steps = max(part.sizes["time"] for part in parts)
     sequences = sum(part.sizes["sequence"] for part in parts)
     fixed = {"sequence": np.arange(sequences), "time": np.arange(steps)}
@@ -71,13 +73,34 @@ def _check(number: int, part: xr.Dataset, first: xr.Dataset) -> None:
     found = {key: (first.attrs[key], part.attrs[key]) for key in SAME_ATTRS}
     found["variant"] = (first.attrs.get("variant"), part.attrs.get("variant"))
     found |= {f"{name} coordinates": (_listed(first, name), _listed(part, name)) for name in SAME_INDEXES}
-    found["signals and other variables"] = (sorted(map(str, first.data_vars)), sorted(map(str, part.data_vars)))
+    found["signals and other variables"] = (_compared(first), _compared(part))
     for what, (expected, came) in found.items():
         if expected != came:
             raise ValueError(
                 f"Recordings to join must have the same {what}; recording 0 has {_short(expected)}, "
                 f"recording {number} has {_short(came)}. Join only recordings of one module."
             )
+
+
+def _compared(part: xr.Dataset) -> list[str]:
+    """What all must have; counts of exact zeros are there only where the retention was ever 0."""
+    return sorted(str(name) for name in part.data_vars if name != ZEROS)
+
+
+def _with_zeros(parts: list[xr.Dataset]) -> list[xr.Dataset]:
+    """Where one recording counts exact zeros of the retention, the counts of the others, which saw none."""
+    having = next((part for part in parts if ZEROS in part.data_vars), None)
+    if having is None or SUM not in having.data_vars:
+        return parts
+    counts, order = having[ZEROS].variable, list(having.data_vars)
+    found = []
+    for part in parts:
+        if ZEROS not in part.data_vars:
+            padding = padding_mask(part["length"].values, part.sizes["time"])[..., None]
+            none = np.where(padding, np.nan, np.zeros(part[SUM].shape)).astype(counts.dtype)
+            part = part.assign({ZEROS: (counts.dims, none, counts.attrs)})[order]
+        found.append(part)
+    return found
 
 
 def _listed(part: xr.Dataset, name: str) -> list[Any] | None:

@@ -1,23 +1,21 @@
 """Where the calls of a probe go: into memory, into statistics, or to disk. One sink for each, with these methods."""
 
-from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 import xarray as xr
 
 from .track import Chunk
 
 
-class Sink(Protocol):
+class Sink:
     """Takes every call of every module, in its order. All methods are called under the probe's lock."""
 
     def start(self) -> None:
         """The block begins."""
 
-    @abstractmethod
     def take(self, path: str, chunk: Chunk) -> None:
         """A call has been recorded; its labels and lengths may still come."""
+        raise NotImplementedError
 
     def settle(self) -> None:
         """The calls that this thread has made so far are final."""

@@ -71,6 +71,7 @@ def chosen(
     for name, value in (("stride", stride), ("every", every), ("progress", progress)):
         if not (name == "progress" and value is None) and (type(value) is not int or value < 1):
             raise ValueError(f"{name} must be a whole number of at least 1; {value!r} came. Leave it out.")
+    path = Path(os.path.abspath(path))  # the working folder may change before the store ends
     return Storing(path, bool(append), dtype, stride, every, chosen_units(units), progress)
 
 

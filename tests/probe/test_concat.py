@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 import xarray as xr
+from torch import nn
 
+import gatescope as gs
 from gatescope.probe.concat import concat
 from gatescope.probe.schema import SchemaError, validate
 
@@ -121,3 +124,15 @@ def test_a_broken_recording_is_refused_by_its_number(make_recording):
 def test_nothing_to_join_is_refused():
     with pytest.raises(ValueError, match="at least one recording"):
         concat([])
+
+
+def test_recordings_of_which_one_has_seen_a_retention_of_exactly_zero_are_joined():
+    model = nn.LSTM(1, 2, batch_first=True)
+    with torch.no_grad():
+        model.weight_ih_l0.fill_(1.0)
+    usual, shut = gs.record(model, torch.ones(2, 3, 1)), gs.record(model, torch.full((1, 5, 1), -1000.0))
+    assert "retention_zeros" not in usual
+    joined = gs.validate(gs.concat([usual, shut]), values=True)
+    assert list(joined.data_vars) == list(shut.data_vars)
+    assert joined["retention_zeros"][0, 0, :, :3, 0].values.tolist() == [[0, 0, 0], [0, 0, 0], [1, 2, 3]]
+    assert np.isnan(joined["retention_zeros"][0, 0, :2, 3:]).all()

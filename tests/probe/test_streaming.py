@@ -586,3 +586,43 @@ def test_a_bar_counts_the_calls(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         for _ in range(3):
             model(torch.zeros(5, 2, 3))
     assert counted == [1, 1, 1, 0]
+
+
+@pytest.mark.usefixtures("layout")
+@pytest.mark.parametrize("buffer", [1, 2**24])
+def test_a_label_that_only_some_calls_have_is_padding_in_the_others(
+    path: Path, monkeypatch: pytest.MonkeyPatch, buffer: int
+) -> None:
+    monkeypatch.setattr(streaming, "BUFFER_BYTES", buffer)
+    inputs = torch.randn(8, 2, 5, 3)
+
+    def run(model: nn.Module, probe: gs.Probe) -> None:
+        state = None
+        for k, x in enumerate(inputs):
+            labels: dict[str, Any] = {"number": x[..., 0]} if k in (2, 5) else {"token": [["a"] * 5] * 2}
+            probe.annotate(**labels)
+            _, state = model(x, state if k % 4 else None)
+
+    model = nn.GRU(3, 4, batch_first=True)
+    expected, opened = both(model, path, run)
+    assert np.isnan(expected["number"].values[0, :10]).all()
+    same(expected, opened)
+    with gs.attach(model, store=path, append=True) as probe:
+        probe.annotate(later=[[1.0] * 5] * 2)
+        model(inputs[0])
+    assert np.isnan(gs.open_recording(path)["later"].values[:4]).all()
+
+
+def test_a_store_stays_where_it_was_begun_when_the_working_folder_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    model, x = nn.GRU(3, 4), torch.zeros(5, 2, 3)
+    with gs.attach(model, store="run.zarr") as probe:
+        model(x)
+        probe.flush()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        model(x)
+    assert gs.open_recording(tmp_path / "run.zarr").attrs["calls"] == 2
+    assert list((tmp_path / "elsewhere").iterdir()) == []
