@@ -16,6 +16,7 @@ import xarray as xr
 
 from ..signals import SCHEMA
 from . import netcdf_files, zarr_files
+from .commits import FOLDER
 from .guards import check_declared, check_regular, size_on_disk
 from .overview import overviews
 from .pieces import contents, in_pieces
@@ -24,6 +25,8 @@ from .streamed import unfinished
 from .text import escape, unescape
 
 FORMATS: dict[str, ModuleType] = {".zarr": zarr_files, ".nc": netcdf_files}
+TRIES = 5
+"""How often to look again where a writer has changed a store in the middle of a look."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -116,6 +119,25 @@ def open_recording(
         raise ValueError(f"chunks must be 'auto' or None; {chunks!r} came. Rechunk the result with its .chunk().")
     source = Path(path)
     files = _format_of(source)
+    for _ in range(TRIES):
+        before = _commit(source)
+        try:
+            return _opened(source, files, chunks)
+        except SchemaError:
+            if _commit(source) == before:
+                raise
+    return _opened(source, files, chunks)
+
+
+def _commit(source: Path) -> bytes:
+    """Changes when a writer begins, commits or ends."""
+    try:
+        return (source / FOLDER / "zarr.json").read_bytes()
+    except OSError:
+        return b""
+
+
+def _opened(source: Path, files: ModuleType, chunks: Literal["auto"] | None) -> xr.Dataset | xr.DataTree:
     try:
         opened = unfinished(source) or _read(source, files)
         opened = {group: in_pieces(dataset, with_dask=chunks is not None) for group, dataset in opened.items()}

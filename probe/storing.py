@@ -61,7 +61,11 @@ def chosen(
     progress: int | None = None,
 ) -> Storing:
     """The choices, if they can be followed."""
+    if not isinstance(os.fspath(store), str):
+        raise TypeError(f"store must be a path of text; {store!r} came. Decode it with os.fsdecode().")
     path = Path(store)
+    if "\0" in str(path):
+        raise ValueError(f"store must be a path without the NUL character; {str(path)!r} came. Leave it out.")
     if path.suffix != ".zarr":
         raise ValueError(
             f"store must end in .zarr, a folder that can grow; {str(path)!r} came. Name it for instance 'run.zarr'."

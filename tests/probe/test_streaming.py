@@ -16,7 +16,7 @@ import xarray as xr
 from torch import nn
 
 import gatescope as gs
-from gatescope.probe import stored, streaming
+from gatescope.probe import store, stored, streaming
 from gatescope.probe.overview import overview
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
@@ -509,6 +509,7 @@ def test_a_disk_without_room_is_refused_in_a_sentence_and_keeps_what_was_flushed
     ("options", "message"),
     [
         ({"store": "run.nc"}, "store must end in .zarr"),
+        ({"store": "a\0b.zarr"}, "store must be a path without the NUL character"),
         ({"stride": 0}, "stride must be a whole number of at least 1; 0 came"),
         ({"every": 1.5}, "every must be a whole number"),
         ({"units": [1, 1]}, "units must be a list of different numbers"),
@@ -626,3 +627,25 @@ def test_a_store_stays_where_it_was_begun_when_the_working_folder_changes(
         model(x)
     assert gs.open_recording(tmp_path / "run.zarr").attrs["calls"] == 2
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_finished_store_opens_while_a_writer_begins_to_go_on_with_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, x = nn.GRU(3, 4), torch.zeros(5, 2, 3)
+    with gs.attach(model, store=path):
+        model(x)
+    again, look = gs.attach(model, store=path, append=True), store._check_complete
+    begun: list[bool] = []
+
+    def look_and_be_overtaken(*what: Any) -> None:
+        look(*what)
+        if not begun:
+            begun.append(True)
+            again.__enter__()
+
+    monkeypatch.setattr(store, "_check_complete", look_and_be_overtaken)
+    assert gs.open_recording(path).attrs["calls"] == 1
+    model(x)
+    again.__exit__(None, None, None)
+    assert gs.open_recording(path).attrs["calls"] == 2
