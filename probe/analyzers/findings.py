@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 
 from ..schema import label_names
@@ -189,26 +190,37 @@ def what_units_tell(recording: xr.Dataset) -> Found:
 
 
 def parts_played(recording: xr.Dataset) -> Found:
-    labels = _text_labels(recording)
-    result = roles(recording, labels[0] if labels else None, samples=50)
-    for at in _places(result):
-        here = result.isel(layer=at[0], direction=at[1])
-        where = _where(here)
-        role, sure = here["unit_role"].to_numpy(), here["confidence"].to_numpy()
-        for name, many in (("latch", "latches"), ("counter", "counters"), ("clock", "clocks")):
-            mine = np.flatnonzero((role == name) & (sure >= SURE))
-            if mine.size:
-                units = ", ".join(_unit(here, unit) for unit in mine[:5]) + (", ..." if mine.size > 5 else "")
-                count = f"one {name}, unit" if mine.size == 1 else f"{mine.size} {many}, units"
-                text = f"L{where[1:]} has {count} {units}."
-                effect, one = float(sure[mine].mean()), int(mine[0])
-                yield _in(here, "roles", text, effect, "confidence", "stated predicates", unit=one)
-        index, p = float(here["specialisation"]), float(here["specialisation_p"])
+    names: list[str | None] = [*_text_labels(recording)] or [None]
+    results = [roles(recording, name, samples=50) for name in names]
+    for at in _places(results[0]):
+        here = [result.isel(layer=at[0], direction=at[1]) for result in results]
+        every = [_sure_of(part, "latch") for part in here]
+        for name, part, mine in zip(names, here, every, strict=True):
+            yield from _said(part, "latch", "latches", mine, f" for {name}" if name else "")
+        latches = np.logical_or.reduce(every)
+        for role, many in (("counter", "counters"), ("clock", "clocks")):  # no label makes or unmakes these
+            yield from _said(here[0], role, many, _sure_of(here[0], role) & ~latches)
+        index, p = float(here[0]["specialisation"]), float(here[0]["specialisation_p"])
         if index > 2 and p <= LEVEL:
-            text = f"Units of {where} divide time scales between them: they differ {index:.3g} times as much as "
-            yield _in(
-                here, "roles", f"{text}by chance.", 1 - 1 / index, "1 - 1 / index", "gates exchanged at random", p
-            )
+            text = f"Units of {_where(here[0])} divide time scales between them: they differ {index:.3g} times as much "
+            effect = 1 - 1 / index
+            yield _in(here[0], "roles", f"{text}as by chance.", effect, "1 - 1 / index", "gates exchanged at random", p)
+
+
+def _sure_of(here: xr.Dataset, role: str) -> npt.NDArray[np.bool_]:
+    return np.asarray((here["unit_role"].to_numpy() == role) & (here["confidence"].to_numpy() >= SURE))
+
+
+def _said(here: xr.Dataset, one: str, many: str, mine: npt.NDArray[np.bool_], label: str = "") -> Found:
+    """Which units of a layer play a part, where any does."""
+    units = np.flatnonzero(mine)
+    if not units.size:
+        return
+    names = ", ".join(_unit(here, unit) for unit in units[:5]) + (", ..." if units.size > 5 else "")
+    count = f"one {one}{label}, unit" if units.size == 1 else f"{units.size} {many}{label}, units"
+    effect = float(here["confidence"].to_numpy()[units].mean())
+    text = f"L{_where(here)[1:]} has {count} {names}."
+    yield _in(here, "roles", text, effect, "confidence", "stated predicates", unit=int(units[0]))
 
 
 def gradients(recording: xr.Dataset) -> Found:
