@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 
 
 def run(out: Path, *, texts: Sequence[str] = TEXTS, say: Say | None = None) -> None:
-    """Record the diacritizer on Arabic texts and write recording, pictures and findings into a folder.
+    """Record the diacritizer on Arabic texts, and a network of the paper; write both, pictures and findings.
 
     Parameters
     ----------
@@ -50,17 +50,25 @@ def run(out: Path, *, texts: Sequence[str] = TEXTS, say: Say | None = None) -> N
         model = load_model()
     with stage(say, f"Recording every gate and state while it reads {len(texts)} texts, one by one"):
         recording = record_texts(model, texts)
+    with stage(say, "Recording a memory-block network of the paper that gatescope trained"):
+        from .demo_paper import record_example
+
+        example = record_example()
     with results_folder(out) as folder:
         with stage(say, "Counting saturated gates; ranking every unit's forget gate at every character"):
             from .demo_findings import findings
             from .probe.analyzers.saturation import saturation
 
             saturated, found = saturation(recording), findings(recording)
-        with stage(say, "Writing the recording, the pictures and findings.md"):
+        with stage(say, "Describing the network of the paper: resets, roles, what its cells hold, gradients"):
+            from .demo_paper import paper_report
+
+            beside = paper_report(example)
+        with stage(say, "Writing the recordings, the pictures and findings.md"):
             from .demo_report import report
 
-            text = report(recording, saturated, found)
-            write_results(folder, recording, saturated, found, text)
+            text = f"{report(recording, saturated, found)}\n{beside}"
+            write_results(folder, recording, saturated, found, example, text)
     say("\n" + text)
     listed = ", ".join(sorted(path.name for path in out.iterdir() if not path.name.startswith(".")))
     say(f"Written to {out}: {listed}")
@@ -131,21 +139,26 @@ def word_starts(text: str) -> list[bool]:
     return [character != " " and before == " " for before, character in zip(" " + text, text, strict=False)]
 
 
-def write_results(folder: Path, recording: "xr.Dataset", saturated: "xr.Dataset", found: "Findings", text: str) -> None:
+def write_results(
+    folder: Path, recording: "xr.Dataset", saturated: "xr.Dataset", found: "Findings", example: "xr.Dataset", text: str
+) -> None:
     from . import demo_figures as figures
+    from .demo_paper import NAME, figure_paper
     from .probe.store import save_recording
 
     save_recording(recording, folder / "recording.zarr")
+    save_recording(example, folder / f"{NAME}.zarr")
     shown = figures.pictured(recording)
     pictures = {
         "saturation": figures.figure_saturation(saturated),
         "gates": figures.figure_gates(recording, found.there, shown),
         "traces": figures.figure_traces(recording, found.there[0], shown),
         "characters": figures.figure_characters(found.auc),
+        NAME: figure_paper(example),
     }
     for name, figure in pictures.items():
         figure.savefig(folder / f"{name}.png", dpi=110)
-    (folder / "findings.md").write_text(f"# What the gates of the diacritizer do\n\n{text}", encoding="utf-8")
+    (folder / "findings.md").write_text(f"# What the gates of two networks do\n\n{text}", encoding="utf-8")
 
 
 def dashboard_command(out: Path) -> str:
@@ -157,9 +170,9 @@ def dashboard_command(out: Path) -> str:
 
 def dashboard_view(found: "Findings") -> str:
     """The query of the dashboard's address that shows the units of the report's traces over a text."""
-    units = ",".join(str(best.unit) for best in found.there[:3])
-    place = found.there[0]
-    return f"?signal=forget_gate&layer={place.layer}&direction={place.direction}&label=character&unit={units}"
+    place, units = found.there[0], ",".join(str(best.unit) for best in found.there[:3])
+    where = f"layer={place.layer}&direction={place.direction}"
+    return f"?recording=recording.zarr&signal=forget_gate&{where}&label=character&unit={units}"
 
 
 def near(path: Path) -> str:

@@ -14,7 +14,7 @@ from .probe.attach import record
 from .tasks.experiment import VARIANTS, Outcome, run_network
 from .tasks.grammar import CERG
 
-FORGETS, KEEPS = 4, 20
+FORGETS, KEEPS = 242, 20
 """Numbers of the networks shown: one with forget gates, one of 1997."""
 COMPARED = (3, 4)
 """Numbers of the networks whose training is shown with and without alpha decay."""

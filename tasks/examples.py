@@ -28,6 +28,7 @@ class Example(NamedTuple):
 
 EXAMPLES = {
     "cerg-forget": Example("forget", 16, "forget gates: one block resets at every end of a string and holds T or P"),
+    "cerg-latch": Example("forget", 242, "forget gates: a cell holds T by a positive state and P by a negative one"),
     "cerg-partial": Example("forget", 9, "forget gates: the block that holds T or P only partly forgets at an end"),
     "cerg-1997": Example("1997", 20, "no forget gate: states run away along a stream, and predictions go wrong"),
     "cerg-external-reset": Example("external-reset", 0, "no forget gate: put to rest from outside at every start"),
@@ -40,7 +41,7 @@ def examples() -> dict[str, str]:
     Examples
     --------
     >>> sorted(examples())
-    ['cerg-1997', 'cerg-external-reset', 'cerg-forget', 'cerg-partial']
+    ['cerg-1997', 'cerg-external-reset', 'cerg-forget', 'cerg-latch', 'cerg-partial']
     """
     return {name: example.line for name, example in EXAMPLES.items()}
 

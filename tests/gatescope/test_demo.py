@@ -22,7 +22,16 @@ if find_spec("diacritize") is None:
     pytest.skip("arabic-diacritizer is not installed; install gatescope[examples]", allow_module_level=True)
 
 FEW = TEXTS[12:24]
-RESULTS = ["characters.png", "findings.md", "gates.png", "recording.zarr", "saturation.png", "traces.png"]
+RESULTS = [
+    "cerg-latch.png",
+    "cerg-latch.zarr",
+    "characters.png",
+    "findings.md",
+    "gates.png",
+    "recording.zarr",
+    "saturation.png",
+    "traces.png",
+]
 
 
 class Run(NamedTuple):
@@ -227,7 +236,7 @@ def test_a_text_outside_the_models_alphabet_is_refused() -> None:
 
 
 def test_running_again_replaces_the_results_and_keeps_what_others_put_there(run: Run) -> None:
-    before = {name: (run.out / name).read_bytes() for name in RESULTS if name != "recording.zarr"}
+    before = {name: (run.out / name).read_bytes() for name in RESULTS if not name.endswith(".zarr")}
     (run.out / "findings.md").write_text("stale")
     (run.out / "my notes.txt").write_text("keep me")
     demo.run(run.out, texts=FEW, say=lambda line: None)
@@ -333,3 +342,16 @@ def test_without_the_model_the_demo_says_what_to_install(tmp_path: Path, monkeyp
     ):
         demo.run(tmp_path / "out", say=lambda line: None)
     assert listed(tmp_path) == []
+
+
+def test_the_network_of_the_paper_is_recorded_and_described_by_its_own_numbers(run: Run) -> None:
+    recording = gs.open_recording(run.out / "cerg-latch.zarr").load()
+    gs.validate(recording)
+    gate, steps = recording["forget_gate"].values[0, 0, 0], recording["boundary"].values[0]
+    ends = np.flatnonzero(steps[1:])  # the last symbol of a string comes before the first of the next
+    fallen = [int((np.minimum(gate[ends, unit], gate[ends + 1, unit]) < 0.2).sum()) for unit in range(0, 8, 2)]
+    (line,) = [line for line in run.said.splitlines() if "falls below 0.2 at" in line]
+    (holder,) = [int(line.split()[1]) for line in run.said.splitlines() if line.startswith("Block ")]
+    assert f"{fallen[holder]} of {len(ends)} ends" in line
+    assert fallen[holder] == max(fallen)
+    assert gs.describe(recording, most=1)["text"].item() in run.said

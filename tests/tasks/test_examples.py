@@ -32,7 +32,7 @@ def test_training_an_example_again_gives_the_same_bits(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["cerg-partial", "cerg-1997"])
+@pytest.mark.parametrize("name", ["cerg-latch", "cerg-partial", "cerg-1997"])
 def test_training_the_other_examples_again_gives_the_same_bits(name: str) -> None:
     weights, setting, network = read_example(name)
     assert (setting, network) == (VARIANTS[EXAMPLES[name].row], EXAMPLES[name].network)
@@ -78,6 +78,20 @@ def test_one_block_of_the_clean_example_resets_at_every_end_and_nowhere_else() -
     assert others[:, 2].min() > 0.5
     assert others[:, 2].mean() > 0.98
     assert [unit for unit in range(8) if tells_t_from_p(sample, recording, unit)] == [5]  # a cell of that block
+
+
+def test_a_cell_of_the_latch_example_holds_t_and_p_by_its_sign_and_is_reset_at_every_end() -> None:
+    _, sample, right, recording = read("cerg-latch")
+    ends, others = gates_at_ends(sample, recording)
+    held, state = sample.labels["remember"][0], recording["cell_state"].isel(unit=5).squeeze().values
+    assert right.all()
+    assert (state[held == "T"] > 0).mean() > 0.98
+    assert (state[held == "P"] < 0).mean() > 0.98
+    assert ends[:, 2].max() < 0.2
+    assert others[:, 2].mean() > 0.95
+    role = gs.roles(recording.assign_coords(remember=(("sequence", "time"), held[None])), "remember", samples=20)
+    assert role["block_role"].values.ravel()[2] == "latch"
+    assert role["unit_role"].values.ravel()[5] == "latch"
 
 
 def test_the_holding_block_of_the_partial_example_keeps_a_part() -> None:
