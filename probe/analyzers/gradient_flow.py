@@ -117,7 +117,8 @@ def gradient_flow(
     steps_back = choose_horizons(horizons, longest)
     plan = Plan(source, steps_back, method, end)
     places = [(i, j) for i in range(recording.sizes["layer"]) for j in range(recording.sizes["direction"])]
-    found = [Place(plan, layer, direction) for layer, direction in places]
+    with np.errstate(invalid="ignore", over="ignore"):  # a sequence that is not finite gives NaN, and says nothing
+        found = [Place(plan, layer, direction) for layer, direction in places]
     result = assembled(plan, found)
     kept = {key: recording.attrs[key] for key in KEPT_ATTRS if key in recording.attrs}
     result.attrs = kept | plan.attrs(horizons, end) | result.attrs
@@ -189,7 +190,7 @@ def assembled(plan: Plan, found: list[Place]) -> xr.Dataset:
         shares = data["path_share"][1]
         coords["path"] = np.array(first.paths, object)
         coords["sequence"] = recording["sequence"].variable
-        coords["time"] = np.arange(shares.shape[3])
+        coords["time"] = recording["time"].to_numpy()[: shares.shape[3]]
     return xr.Dataset(data, coords, {"judged_block": block})
 
 

@@ -101,8 +101,9 @@ def lyapunov(recording: xr.Dataset, *, k: int = 16) -> xr.Dataset:
     k = min(int(k), total)
     shape = (recording.sizes["layer"], recording.sizes["direction"])
     exponent, error = np.full((*shape, k), np.nan), np.full((*shape, k), np.nan)
-    for place in np.ndindex(shape):
-        exponent[place], error[place] = summed_up(list(growths(source, *place, k)), source.lengths, k)
+    with np.errstate(invalid="ignore", over="ignore"):  # a sequence that is not finite counts for nothing
+        for place in np.ndindex(shape):
+            exponent[place], error[place] = summed_up(list(growths(source, *place, k)), source.lengths, k)
     return labelled(recording, exponent, error, counted, whole=k == total)
 
 

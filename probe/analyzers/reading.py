@@ -16,6 +16,7 @@ from .steps import FactoredSteps, Steps, StoredSteps
 
 STORED_DIMS = FIXED_DIMS[STORED][0]
 STATES = ("hidden_state", "cell_state")
+WITH_WEIGHTS = ("input_gate", "forget_gate", "output_gate", "reset_gate", "update_gate", "candidate")
 
 
 class Part(NamedTuple):
@@ -46,7 +47,7 @@ class Source:
             if STORED not in recording:
                 raise
         self.stored = not self.names
-        self.lengths = lengths_of(recording, (*self.names, *signal_names(recording))[0])
+        self.lengths = cut_lengths(recording, lengths_of(recording, (*self.names, *signal_names(recording))[0]))
         self.backward = [str(direction) == "backward" for direction in recording["direction"].to_numpy()]
 
     def _needed(self) -> tuple[str, ...]:
@@ -80,7 +81,14 @@ class Source:
                 f"{self.measure} needs the signals {', '.join(CELLS[self.cell].needs)} of {self.cell}; the recording "
                 f"lacks {', '.join(missing)}. Record without signals=, or with these."
             )
-        return tuple(name for name in CELLS[self.cell].needs if name in found)
+        needed = tuple(name for name in CELLS[self.cell].needs if name in found)
+        without = [name for name in needed if name in WITH_WEIGHTS and name not in gates]
+        if without:
+            raise ValueError(
+                f"{self.measure} needs the recurrent weights of every gate; weight_hh lacks {', '.join(without)}. "
+                "Choose no gates."
+            )
+        return needed
 
     @property
     def gates(self) -> list[str]:
@@ -190,6 +198,15 @@ def require_steps(recording: xr.Dataset, measure: str) -> None:
             f"{measure} needs the dimensions {', '.join(SIGNAL_DIMS)}; the recording lacks {', '.join(missing)}. "
             f"Select with lists or slices, as in .isel({missing[0]}=[0]), which keeps the dimension."
         )
+    empty = [dim for dim in ("layer", "direction") if not recording.sizes[dim]]
+    if empty:
+        raise ValueError(f"{measure} needs at least one {empty[0]}; the recording has none. Choose fewer away.")
+    times = recording["time"].to_numpy()
+    if (np.diff(times) != 1).any():
+        raise ValueError(
+            f"{measure} needs steps that follow one another; the recording's time jumps or turns back. Choose one "
+            "stretch, as in .isel(time=slice(10, 50))."
+        )
     stride = int(recording.attrs.get("stride", 1))
     if stride > 1:
         raise ValueError(f"{measure} needs every step; the recording holds every {stride}th. Record with stride=1.")
@@ -198,6 +215,14 @@ def require_steps(recording: xr.Dataset, measure: str) -> None:
             f"{STORED} must have dimensions {', '.join(STORED_DIMS)}; {', '.join(map(str, recording[STORED].dims))} "
             "came. Choose with lists or slices, which keep the dimensions."
         )
+
+
+def cut_lengths(recording: xr.Dataset, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Steps of each sequence within the stretch of time that is there; `length` counts from the input's step 0."""
+    steps = recording.sizes["time"]
+    first = int(recording["time"][0]) if steps and "time" in recording.coords and "length" in recording.coords else 0
+    found: npt.NDArray[np.int64] = np.clip(lengths - first, 0, steps)
+    return found
 
 
 def require_weights(recording: xr.Dataset, measure: str) -> None:

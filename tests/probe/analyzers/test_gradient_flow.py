@@ -442,3 +442,50 @@ def test_the_range_finder_is_unbiased_and_errs_as_much_as_it_states() -> None:
     stated = np.array([found.error[0] for found in drawn])
     assert (np.abs(off.mean(axis=0)) < 3 * off.std(axis=0) / 20**0.5).all()
     np.testing.assert_allclose(stated.mean(axis=0), off.std(axis=0), rtol=0.5)
+
+
+@pytest.mark.parametrize("options", [{}, {"bidirectional": True, "num_layers": 2}])
+def test_a_stretch_of_time_is_followed_as_the_whole_is(options: dict) -> None:
+    """From step 3 to 8: all that a stretch says stands in the whole recording too."""
+    torch.manual_seed(1)
+    model = nn.LSTM(3, 4, **options, **FLOAT64)
+    x = pack_padded_sequence(torch.randn(12, 3, 3, **FLOAT64), [12, 7, 2])
+    recording = gs.record(model, x)
+    whole, part = (gradient_flow(each) for each in (recording, recording.isel(time=slice(3, 9))))
+    assert part.sizes["horizon"] == 5
+    np.testing.assert_array_equal(part["time"].values, range(3, 9))
+    shown = whole["path_share"].sel(time=slice(3, 8))
+    same = part["path_share"].transpose(*shown.dims)
+    both = same.notnull() & shown.notnull()
+    assert both.sum() >= 5
+    np.testing.assert_allclose(same.where(both).values, shown.where(both).values, rtol=1e-9)
+    for sequence, last in ((0, 8), (1, 6)):
+        lonely = recording.isel(sequence=[sequence], direction=[0])
+        expected = gradient_flow(lonely, horizons=[1, 2], end=last)["state_norm"]
+        found = gradient_flow(lonely.isel(time=slice(3, 9)), horizons=[1, 2], end=-1)["state_norm"]
+        np.testing.assert_allclose(found.values, expected.values, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("cut", "said"),
+    [
+        ({"time": [1, 5, 7]}, "follow one another"),
+        ({"time": slice(None, None, -1)}, "follow one another"),
+        ({"layer": []}, "at least one layer"),
+        ({"direction": []}, "at least one direction"),
+        ({"gate": [1, 0]}, "weight_hh lacks candidate, output_gate"),
+        ({"time": slice(0, 0)}, "at least 2 steps"),
+    ],
+)
+def test_a_cut_that_cannot_be_followed_is_refused(cut: dict, said: str) -> None:
+    recording = lstm()[2].isel(cut)
+    with pytest.raises(ValueError, match=said):
+        gradient_flow(recording)
+
+
+def test_infinite_states_give_nan_and_no_warning() -> None:
+    recording = lstm(sequences=2)[2]
+    recording["cell_state"][0, 0, 1, 4] = np.inf
+    result = gradient_flow(recording)
+    alone = gradient_flow(recording.isel(sequence=[0]))
+    np.testing.assert_allclose(median(result)[8:], median(alone)[8:])

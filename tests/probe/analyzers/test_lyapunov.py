@@ -214,3 +214,15 @@ def test_attributes_are_numbers_and_text_and_the_recording_is_left_as_it_was(
     assert {type(value) for value in result.attrs.values()} <= {str, int, float}
     assert (result.attrs["measure"], result.attrs["module"], result.attrs["k"]) == ("lyapunov", "encoder.rnn", 2)
     assert set(result.dims) <= set(result.coords)
+
+
+def test_a_stretch_of_time_is_followed_and_infinite_states_do_not_warn(
+    make_recording: Callable[..., xr.Dataset],
+) -> None:
+    recording = make_recording(lengths=(60, 50), labels=False)
+    stretch = lyapunov(recording.isel(time=slice(20, 60)))
+    moved = recording.isel(time=slice(20, 60)).assign_coords(time=range(40), length=("sequence", [40, 30]))
+    xr.testing.assert_allclose(stretch, lyapunov(moved))
+    recording["cell_state"][0, 0, 1, 4] = np.inf
+    found, alone = (lyapunov(each)["exponent"] for each in (recording, recording.isel(sequence=[0])))
+    xr.testing.assert_allclose(found.isel(layer=0, direction=0), alone.isel(layer=0, direction=0))
