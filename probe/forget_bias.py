@@ -1,7 +1,9 @@
 """What a module keeps by its biases alone: the effective forget bias, what it means over many steps, and setting it."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from math import isfinite
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -157,7 +159,7 @@ def set_forget_bias(model: nn.Module, value: float = 1.0, *, module: str | None 
     >>> (gru.bias_ih_l0_reverse + gru.bias_hh_l0_reverse)[3:6].tolist()  # rows of the update gate
     [2.0, 2.0, 2.0]
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, Real) or not isfinite(value):
         raise ValueError(f"value must be a finite number; {value!r} came. Give for instance 1.0.")
     found = {path: observe(path, part) for path, part in choose(model, module).items()}
     keeping = {path: each for path, each in found.items() if module is not None or gate_of(each.kind) is not None}
@@ -167,10 +169,12 @@ def set_forget_bias(model: nn.Module, value: float = 1.0, *, module: str | None 
             "LSTM of 1997 has no forget bias."
         )
     signs = {path: sign_of(each.kind, path) for path, each in keeping.items()}
-    steps = [(place, signs[path] * value) for path, each in keeping.items() for place in settable(each)]
-    for place, wanted in steps:
-        for number, name in enumerate(place.names):
-            write(place, name, wanted if number == 0 else 0.0)
+    number = float(value)
+    steps = [(place, signs[path] * number) for path, each in keeping.items() for place in settable(each, number)]
+    with all_or_nothing([place.owner for place, _ in steps]):
+        for place, wanted in steps:
+            for vector, name in enumerate(place.names):
+                write(place, name, wanted if vector == 0 else 0.0)
 
 
 def gate_of(cell: AbstractCell) -> str | None:
@@ -229,13 +233,16 @@ def bias_at(place: Place) -> np.ndarray[Any, np.dtype[np.float64]]:
     total = torch.zeros(place.units, dtype=torch.float64)
     with torch.no_grad():
         for name in place.names:
-            rows: Tensor = getattr(place.owner, name)[place.rows].detach().cpu().double()
+            vector: Tensor = getattr(place.owner, name)
+            if vector.is_meta:
+                raise ValueError(f"{name} must hold numbers; it is on the device meta. Load the model's weights first.")
+            rows = vector[place.rows].detach().cpu().double()
             total += rows.repeat_interleave(place.repeat)
     return total.numpy()
 
 
-def settable(observed: Observed) -> list[Place]:
-    """The places of a module, if all its biases can be set."""
+def settable(observed: Observed, value: float) -> list[Place]:
+    """The places of a module, if all its biases can be set to the value."""
     if isinstance(observed, ForeignCell):
         raise TypeError(
             f"{observed.path!r} must be of torch or gatescope to have its biases set; its class "
@@ -254,13 +261,32 @@ def settable(observed: Observed) -> list[Place]:
                 raise ValueError(
                     f"{name} of {observed.path!r} must be a parameter; it is computed from others. Set those."
                 )
+            kind = getattr(place.owner, name).dtype
+            if abs(value) > torch.finfo(kind).max:
+                raise ValueError(
+                    f"value must be a number that {name} of {observed.path!r} can hold; {value:g} is beyond "
+                    f"{str(kind).removeprefix('torch.')}. Give for instance 1.0."
+                )
     return places
+
+
+@contextmanager
+def all_or_nothing(owners: Sequence[nn.Module]) -> Iterator[None]:
+    """After an error all parameters of these modules are what they were."""
+    before = {weight: weight.detach().clone() for owner in owners for weight in owner.parameters()}
+    try:
+        yield
+    except BaseException:
+        for weight, values in before.items():
+            with torch.inference_mode(weight.is_inference()), torch.no_grad():
+                weight.copy_(values)
+        raise
 
 
 def write(place: Place, name: str, value: float) -> None:
     """Set a gate's rows of one vector, where it is kept."""
-    with torch.no_grad():
-        vector: Tensor = getattr(place.owner, name)
+    vector: Tensor = getattr(place.owner, name)
+    with torch.inference_mode(vector.is_inference()), torch.no_grad():
         if not parametrize.is_parametrized(place.owner, name):
             vector[place.rows] = value
             return
@@ -291,7 +317,10 @@ def checked(horizons: Sequence[int]) -> list[int]:
 def beside(result: xr.Dataset, recording: xr.Dataset) -> xr.Dataset:
     """The same with what a recording of the module measured."""
     from .analyzers.gradient_flow import gradient_flow
+    from .analyzers.reading import Source
+    from .analyzers.runs import require_recording
 
+    require_recording(recording, "forget_bias")
     same = all(recording.sizes.get(dim) == result.sizes[dim] for dim in ("layer", "direction", "unit"))
     if not same or recording.attrs.get("cell") != result.attrs["cell"]:
         sizes = ", ".join(f"{dim} {recording.sizes.get(dim)}" for dim in ("layer", "direction", "unit"))
@@ -300,7 +329,7 @@ def beside(result: xr.Dataset, recording: xr.Dataset) -> xr.Dataset:
             f"{', '.join(f'{dim} {result.sizes[dim]}' for dim in ('layer', 'direction', 'unit'))}; one of "
             f"{recording.attrs.get('cell')} with {sizes} came. Record the module itself."
         )
-    steps = int(recording["length"].max())
+    steps = int(Source(recording, "forget_bias").lengths.max(initial=0))
     reached = [int(h) for h in result["horizon"].values if h < steps]
     measured = gradient_flow(recording, horizons=reached)["cell_path"] if reached else None
     if measured is None:

@@ -102,6 +102,11 @@ def loss_gradient(
     path, part = chosen(model, module)
     if not callable(loss):
         raise TypeError(f"loss must be a function of the model's output; {type(loss).__name__} came. Give a lambda.")
+    if any(weight.is_inference() for weight in model.parameters()):
+        raise ValueError(
+            "the model's weights must be known to autograd; some were made under torch.inference_mode(). Make or load "
+            "the model outside of it."
+        )
     args = inputs if isinstance(inputs, tuple) and not isinstance(inputs, PackedSequence) else (inputs,)
     capture = Capture(model, path, observe(path, part), tolerance)
     with left_as_it_was(model, part):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 from torch import nn
 from torch.nn.utils import parametrize
 
@@ -134,6 +135,65 @@ def test_parametrized_biases_are_set_through_their_parametrization():
     parametrize.register_parametrization(bare, "bias_ih_l0", Shifted(False))
     with pytest.raises(ValueError, match="must have a right_inverse"):
         gs.set_forget_bias(bare)
+
+
+class Narrow(nn.Module):
+    def forward(self, value):
+        return value.tanh()
+
+    def right_inverse(self, value):
+        return value.clone()
+
+
+@pytest.mark.parametrize("parametrization", [Narrow(), Shifted(False)])
+def test_where_a_parametrization_fails_nothing_has_changed(parametrization):
+    model = nn.ModuleDict({"a": nn.LSTM(2, 3), "b": nn.LSTM(2, 3)})
+    parametrize.register_parametrization(model["b"], "bias_ih_l0", parametrization)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(ValueError, match="the parametrization of bias_ih_l0 must"):
+        gs.set_forget_bias(model, 2.0)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+def test_a_value_that_the_biases_cannot_hold_is_refused():
+    for module, value in ((nn.LSTM(2, 3), 1e39), (nn.LSTM(2, 3).half(), -1e6)):
+        with pytest.raises(ValueError, match=r"bias_ih_l0 of 'model' can hold; .* is beyond float"):
+            gs.set_forget_bias(module, value)
+
+
+@pytest.mark.parametrize("value", [np.float32(2), np.int64(2), 2])
+def test_numbers_of_numpy_are_numbers(value):
+    module = nn.LSTM(2, 3)
+    gs.set_forget_bias(module, value)
+    np.testing.assert_array_equal(gs.forget_bias(module).bias, 2.0)
+
+
+def test_weights_made_under_inference_mode_are_set_too():
+    with torch.inference_mode():
+        module = nn.LSTM(2, 3)
+    gs.set_forget_bias(module, 2.0)
+    np.testing.assert_array_equal(gs.forget_bias(module).bias, 2.0)
+
+
+def test_biases_without_numbers_are_refused():
+    with pytest.raises(ValueError, match="bias_ih_l0 must hold numbers; it is on the device meta"):
+        gs.forget_bias(nn.LSTM(2, 3, device="meta"))
+
+
+@pytest.mark.parametrize("recording", [3, "x"])
+def test_what_is_no_recording_is_refused(recording):
+    with pytest.raises(TypeError, match="forget_bias needs one recording"):
+        gs.forget_bias(nn.LSTM(2, 3), recording)
+
+
+def test_a_result_is_no_recording_and_a_recording_without_lengths_is():
+    module = nn.LSTM(2, 3)
+    recording = gs.record(module, torch.randn(12, 2, 2))
+    with pytest.raises(gs.SchemaError, match="forget_bias needs a recording"):
+        gs.forget_bias(module, gs.gradient_flow(recording))
+    found = gs.forget_bias(module, recording.drop_vars("length"), horizons=[10])
+    xr.testing.assert_allclose(found.cell_path, gs.forget_bias(module, recording, horizons=[10]).cell_path)
 
 
 def test_a_recording_puts_what_was_kept_beside_what_the_bias_says():

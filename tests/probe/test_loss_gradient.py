@@ -607,3 +607,10 @@ def test_an_uncalled_module_is_named():
 def test_a_result_without_torch_types_is_written_to_a_file(tmp_path):
     found = gs.loss_gradient(nn.LSTM(3, 4), X, last_step)
     found.to_netcdf(tmp_path / "gradient.nc", engine="h5netcdf")
+
+
+def test_weights_made_under_inference_mode_are_refused_in_a_sentence():
+    with torch.inference_mode():
+        model = nn.LSTM(2, 3)
+    with pytest.raises(ValueError, match=r"must be known to autograd; some were made under torch\.inference_mode"):
+        gs.loss_gradient(model, torch.randn(4, 2, 2), lambda output: output[0].sum())
