@@ -125,6 +125,6 @@ def previous(block: Block) -> Values:
     """The memory before each step."""
     before = np.full(block.memory.shape, np.nan, dtype=block.memory.dtype)
     before[:, 1:] = block.memory[:, :-1]
-    there = np.flatnonzero(block.begin < np.shape(before)[1])
+    there = np.flatnonzero(block.begin < block.memory.shape[1])
     before[there, block.begin[there]] = block.initial[there]
     return before

@@ -7,6 +7,7 @@ import xarray as xr
 from scipy import stats
 
 from ..schema import SIGNAL_DIMS, signal_names
+from .correction import corrected
 from .decoding import decoding, groups_of
 from .information import mutual_information, quantile_codes
 from .labelled import Label, Part, parts, read_label
@@ -197,16 +198,6 @@ def _measure(part: Part, label: Label, shifts: int) -> dict[str, Numbers]:
     }
 
 
-def _corrected(p: Numbers) -> Numbers:
-    """Benjamini and Hochberg's correction over all that is asked of one signal at one lag; NaN stays."""
-    corrected = np.full_like(p, np.nan)
-    for place in np.ndindex(p.shape[:2]):
-        there = np.isfinite(p[place])
-        if there.any():
-            corrected[place][there] = stats.false_discovery_control(p[place][there])
-    return corrected
-
-
 def _result(
     recording: xr.Dataset,
     label: Label,
@@ -215,11 +206,11 @@ def _result(
 ) -> xr.Dataset:
     by_column = (*DIMS, "class") if label.classes else DIMS
     shaped = {key: found[key] if label.classes else found[key][..., 0] for key in ("value", "z", "p", "sign")}
-    corrected = _corrected(found["p"])
+    adjusted = corrected(found["p"])
     texts = {
         "z": (shaped["z"], "distance from chance in standard deviations of shifted labels"),
         "p": (shaped["p"], "two-sided p against all circular shifts of the label"),
-        "p_corrected": (corrected if label.classes else corrected[..., 0], "p corrected (Benjamini-Hochberg)"),
+        "p_corrected": (adjusted if label.classes else adjusted[..., 0], "p corrected (Benjamini-Hochberg)"),
     }
     if label.classes:
         texts = {

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from .correction import corrected
 from .runs import Numbers
 
 Flags = npt.NDArray[np.bool_]
@@ -100,22 +101,12 @@ class Trend:
             "slope_low": slope - half,
             "slope_high": slope + half,
             "p": p,
-            "p_corrected": _corrected(p),
+            "p_corrected": corrected(p),
             "growth": np.where(self.steps > 0, growth, np.nan),
             "level": level,
             "rhythm": np.where(known, self.rhythm / weight, np.nan),
             "period": np.where(known & (self.frequency > 0), weight / np.maximum(self.frequency, 1), np.nan),
         }
-
-
-def _corrected(p: Numbers) -> Numbers:
-    """Benjamini and Hochberg's correction over the units of each layer and direction; NaN stays."""
-    corrected = np.full_like(p, np.nan)
-    for place in np.ndindex(p.shape[:2]):
-        there = np.isfinite(p[place])
-        if there.any():
-            corrected[place][there] = stats.false_discovery_control(p[place][there])
-    return corrected
 
 
 @dataclass
@@ -137,8 +128,9 @@ class Ranges:
     ) -> None:
         if keep is not None and len(values) > 1:
             factor = np.broadcast_to(np.asarray(keep), values.shape)[1:]
+            values = np.where(good, values, 0.0)
             self.keep[at] += np.where(good, factor.sum(axis=0), 0.0)
-            self.write[at] += np.where(good, (values[1:] - factor * values[:-1]).sum(axis=0), 0.0)
+            self.write[at] += np.where(good, (values[1:] - np.where(good, factor, 0.0) * values[:-1]).sum(axis=0), 0.0)
             self.steps[at] += good * (len(values) - 1)
         if trained:
             for kept, part in ((self.within, values[:trained]), (self.beyond, values[trained:])):
