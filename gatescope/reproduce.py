@@ -22,6 +22,7 @@ TASKS = ("cerg", "erg")
 SWEEPS = ("alpha", "gamma", "bias", "decay")
 NETWORKS = {"cerg": 100, "erg": 30}
 QUICK_NETWORKS = 6
+COMPILED = 5.0  # seconds above which the engine was compiled; to load it from disk takes 1 or 2
 
 Say = Callable[[str], None]
 
@@ -113,9 +114,11 @@ def reproduce_figures(out: Path, given: Mapping[str, object]) -> None:
     wrong = [f"--{name}" for name, value in given.items() if value is not None]
     if wrong:
         raise ValueError(f"figures are made with --out alone; {wrong[0]} came. Leave it out.")
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"out must be a folder; {out} is a file. Name another one with --out.")
     from .figures import figures
 
-    figures(out)
+    figures(out, say=printed)
 
 
 def check_task(task: str) -> None:
@@ -148,7 +151,8 @@ def report_start(results: "Results", settings: Mapping[str, "Setting"], missing:
     if there:
         note(f"{there} of {asked} networks were in {results.path} already; left to train: {len(missing)}")
     else:
-        note(f"{asked} networks to train, rows: {len(settings)}; each is in {results.path} as soon as it is finished")
+        many = "1 network" if asked == 1 else f"{asked} networks"
+        note(f"{many} to train, rows: {len(settings)}; each is in {results.path} as soon as it is finished")
 
 
 @contextmanager
@@ -173,7 +177,7 @@ def compile_engine(settings: Sequence["Setting"], note: Say) -> None:
     began = time.perf_counter()
     warm_up(dict.fromkeys(settings))
     took = time.perf_counter() - began
-    if took > 1:
+    if took > COMPILED:
         note(f"the engine was compiled in {took:.0f} s; the next start finds it")
 
 

@@ -1,5 +1,6 @@
 """A recurrent module and a linear readout: the smallest model that predicts at every step."""
 
+from numbers import Integral
 from typing import Any, Protocol, cast, final
 
 from torch import Tensor, nn
@@ -33,7 +34,7 @@ class SequenceModel(nn.Module):
     TypeError
         For another module.
     ValueError
-        For one that reads in both directions: it would see what it is to predict.
+        For one that reads in both directions: it would see what it is to predict; for fewer than 1 output.
 
     Examples
     --------
@@ -51,6 +52,8 @@ class SequenceModel(nn.Module):
                 f"SequenceModel needs nn.LSTM, nn.GRU, nn.RNN or gatescope.cells.Recurrent; {type(recurrent).__name__} "
                 "came. A module of your own can be trained as it is, if it maps (inputs, state) to (outputs, state)."
             )
+        if isinstance(outputs, bool) or not isinstance(outputs, Integral) or outputs < 1:
+            raise ValueError(f"outputs must be a whole number from 1 on; {outputs!r} came. The Reber tasks have 7.")
         known = cast(RecurrentModule, recurrent)
         if known.bidirectional:
             raise ValueError(
@@ -61,7 +64,7 @@ class SequenceModel(nn.Module):
         self.batch_first = known.batch_first
         weight = next(recurrent.parameters())
         width = shown_width(recurrent)
-        self.readout = nn.Linear(width, outputs, device=weight.device, dtype=weight.dtype)
+        self.readout = nn.Linear(width, int(outputs), device=weight.device, dtype=weight.dtype)
 
     def forward(self, inputs: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Outputs (sequence, time, output) and the state after the last step."""

@@ -63,6 +63,7 @@ def first_errors(
     numpy.ndarray
         (sequence,), int64: right predictions before the first wrong one; all of them where none is wrong.
     """
+    check_asked(model, task, outputs)
     batches = task.batches(kind, first=first, streams=streams, steps=min(STRETCH, steps))
     right, _ = read_on(model, batches, streams, steps if task.endless else 0, outputs)
     return right
@@ -97,6 +98,30 @@ def read_on(
             if done >= steps:
                 break
     return right, bool(unbroken.all())
+
+
+def check_asked(model: object, task: object, outputs: object) -> None:
+    """Raise where the model is none, or cannot read the task's samples."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module; {type(model).__name__} came. Give the model.")
+    if getattr(model, "batch_first", True) is False:
+        raise ValueError(
+            f"the model must read (sequence, time, input); this {type(model).__name__} reads time first. Make it with "
+            "batch_first=True, or wrap it: SequenceModel(module, outputs=7)."
+        )
+    if isinstance(task, type) or not (hasattr(task, "endless") and hasattr(task, "batches")):
+        what = f"the class {task.__name__}" if isinstance(task, type) else type(task).__name__
+        raise TypeError(f"task must be an object with endless and batches; {what} came. Give for instance CERG().")
+    if outputs not in ("logits", "probabilities"):
+        raise ValueError(f"outputs must be 'logits' or 'probabilities'; {outputs!r} came.")
+    weights = list(model.parameters())
+    if not weights:
+        raise ValueError(f"the model must have weights; {type(model).__name__} has none. Give one that can be trained.")
+    if any(weight.is_inference() for weight in weights):
+        raise ValueError(
+            "the model's weights must be known to autograd; some were made under torch.inference_mode(). Make or load "
+            "the model outside of it."
+        )
 
 
 def is_wrong(said: Tensor, targets: Tensor, outputs: Outputs) -> Tensor:

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from tqdm import tqdm
 
 from .history import History, Log
-from .testing import STRETCH, Outputs, Task, called, evaluated, is_wrong, read_on, tensors
+from .testing import STRETCH, Outputs, Task, called, check_asked, evaluated, is_wrong, read_on, tensors
 
 TEST_STREAMS = 10  # endless streams of a test
 TEST_STRINGS = 256  # strings of a test, for tasks that have no endless streams
@@ -107,6 +108,7 @@ def train(
     >>> history.updates["symbols"].values.tolist(), history.solved
     ([1024, 2048, 3072, 4096], False)
     """
+    check_asked(model, task, outputs)
     if tests is None:
         tests = TEST_STREAMS if task.endless else TEST_STRINGS
     parameters: dict[str, Any] = {
@@ -130,7 +132,8 @@ def train(
     run = _Run(model, task, weights, torch.optim.Adam(weights, lr=learning_rate), log)
     began = time.perf_counter()
     bar = tqdm(total=max_symbols, unit="symbol", unit_scale=True, disable=not progress)
-    with bar, seeded(weights[0].device, seed), evaluated(model, training=True), torch.enable_grad():
+    grad = torch.inference_mode(False), torch.enable_grad()
+    with bar, grad[0], grad[1], seeded(weights[0].device, seed), evaluated(model, training=True):
         try:
             run.to_the_end(bar)
         except KeyboardInterrupt:
@@ -174,6 +177,8 @@ class _Run:
         sample, restart = next(self.batches), self.state is None
         inputs, targets, mask = tensors(sample, self.model)
         said, state = called(self.model, inputs, self.state, targets)
+        check_said(said, outputs)
+        after = detached(state) if self.task.endless else None
         loss = loss_of(said, targets, mask, outputs)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -184,7 +189,7 @@ class _Run:
         if clipped:
             clip_grads_with_norm_(self.weights, clip, norm)
         self.optimizer.step()
-        self.state = detached(state) if self.task.endless else None
+        self.state = after
         wrong = int((is_wrong(said, targets, outputs) & mask).sum())
         self.log.add(loss.item(), norm.item(), clipped, wrong, restart, int(sample.lengths.sum()))
 
@@ -208,7 +213,24 @@ class _Run:
 def loss_of(said: Tensor, targets: Tensor, mask: Tensor, outputs: Outputs) -> Tensor:
     """Cross-entropy in nat, mean over outputs and over the predictions that count."""
     entropy = binary_cross_entropy_with_logits if outputs == "logits" else binary_cross_entropy
-    return entropy(said[mask], targets[mask])
+    answers = said[mask]
+    if outputs == "probabilities" and bool(answers.isnan().any()):  # which torch refuses in words of its own
+        return answers.sum()
+    return entropy(answers, targets[mask])
+
+
+def check_said(said: Tensor, outputs: Outputs) -> None:
+    """Raise where nothing can be learned from the model's outputs."""
+    if not said.requires_grad:
+        raise ValueError(
+            "the model's outputs must depend on its weights in a way that autograd sees; these do not. Leave detach() "
+            "and torch.no_grad() out of its forward."
+        )
+    if outputs == "probabilities" and bool(((said < 0) | (said > 1)).any()):
+        raise ValueError(
+            f"probabilities must lie between 0 and 1; {said.min().item():.3g} to {said.max().item():.3g} came from the "
+            "model. Leave out outputs='probabilities' for logits."
+        )
 
 
 def detached(state: Any) -> Any:
@@ -243,12 +265,17 @@ def check_parameters(settings: dict[str, Any]) -> None:
     for name in ("tests", "seed"):
         if isinstance(settings[name], bool) or not isinstance(settings[name], int) or settings[name] < 0:
             raise ValueError(f"{name} must be a whole number from 0 on; {settings[name]!r} came.")
-    if not 0 <= settings["restart"] <= 1:
+    if settings["seed"] >= 2**63:
+        raise ValueError(f"seed must be below 2^63; {settings['seed']} came. Give for instance 0.")
+    if not is_number(settings["restart"]) or not 0 <= settings["restart"] <= 1:
         raise ValueError(f"restart must be a chance between 0 and 1; {settings['restart']!r} came.")
-    if not settings["learning_rate"] > 0 or not (settings["clip"] is None or settings["clip"] > 0):
+    given = [settings["learning_rate"], *([] if settings["clip"] is None else [settings["clip"]])]
+    if not all(is_number(value) and 0 < value < math.inf for value in given):
         raise ValueError(
-            "learning_rate and clip must be above 0, or clip None for no clipping; "
+            "learning_rate and clip must be finite numbers above 0, or clip None for no clipping; "
             f"{settings['learning_rate']!r} and {settings['clip']!r} came."
         )
-    if settings["outputs"] not in ("logits", "probabilities"):
-        raise ValueError(f"outputs must be 'logits' or 'probabilities'; {settings['outputs']!r} came.")
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -269,7 +269,7 @@ def test_results_go_to_standard_output_and_notes_to_standard_error(run: Run) -> 
     assert code == 0
     assert out.startswith("CERG: continual embedded Reber grammar")
     assert out.endswith("Written to cerg: table.txt, table.csv, table.nc, and the networks\n")
-    assert "1 networks to train, rows: 1; each is in cerg as soon as it is finished" in err
+    assert "1 network to train, rows: 1; each is in cerg as soon as it is finished" in err
     assert "1997: finished, 1 of 1" in err
 
 
@@ -320,3 +320,16 @@ def test_clocks_of_bars_run_while_nothing_is_finished(monkeypatch: pytest.Monkey
         time.sleep(0.01)
     assert hidden.refreshed == 0
     assert threading.active_count() == before
+
+
+def test_figures_into_a_file_are_refused_and_into_a_folder_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gatescope import figures
+
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ValueError, match=r"out must be a folder; .*file is a file\. Name another one"):
+        reproduce.reproduce_figures(tmp_path / "file", {})
+    monkeypatch.setattr(figures, "figures", lambda out, *, say: say(f"wrote {out.name}"))
+    reproduce.reproduce_figures(tmp_path / "folder", {})
+    assert capsys.readouterr().out == "wrote folder\n"

@@ -361,6 +361,16 @@ class Careless(Stateless):
         return self.linear(inputs), None
 
 
+class Detached(Stateless):
+    def forward(self, inputs: Tensor, state: Any) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        return self.linear(inputs).detach(), inputs
+
+
+def made_in_inference_mode() -> nn.Module:
+    with torch.inference_mode():
+        return small()
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
@@ -377,8 +387,22 @@ class Careless(Stateless):
         (lambda: gs.train(small(), CERG(), restart=1.5), ValueError, "restart must be a chance .*; 1.5 came"),
         (lambda: gs.train(small(), CERG(), streams=0), ValueError, "streams must be a whole number from 1 on; 0 came"),
         (lambda: gs.train(small(), CERG(), seed=-1), ValueError, "seed must be a whole number from 0 on; -1 came"),
-        (lambda: gs.train(small(), CERG(), clip=0), ValueError, "learning_rate and clip must be above 0"),
-        (lambda: gs.train(small(), CERG(), learning_rate=0), ValueError, "learning_rate and clip must be above 0"),
+        (lambda: gs.train(small(), CERG(), restart=None), ValueError, "restart must be a chance .*; None came"),
+        (lambda: gs.train(small(), CERG(), seed=2**63), ValueError, r"seed must be below 2\^63"),
+        (lambda: gs.train(small(), CERG(), clip=0), ValueError, "learning_rate and clip must be finite numbers above"),
+        (lambda: gs.train(small(), CERG(), learning_rate=0), ValueError, "learning_rate and clip must be finite"),
+        (lambda: gs.train(small(), CERG(), learning_rate="a"), ValueError, "learning_rate .* must be .*; 'a' and None"),
+        (lambda: gs.train(small(), CERG(), learning_rate=float("inf")), ValueError, "must be finite .*; inf and None"),
+        (lambda: gs.train(None, CERG()), TypeError, "model must be a torch.nn.Module; NoneType came"),
+        (lambda: gs.train(small(), CERG), TypeError, "task must be an object .*; the class CERG came"),
+        (lambda: gs.train(small(), "CERG"), TypeError, "task must be an object .*; str came"),
+        (lambda: gs.train(nn.LSTM(7, 7), CERG()), ValueError, "this LSTM reads time first"),
+        (lambda: gs.train(small(), CERG(), outputs="probabilities"), ValueError, "must lie between 0 and 1; -.* came"),
+        (lambda: gs.train(Detached(), CERG()), ValueError, "must depend on its weights in a way that autograd sees"),
+        (lambda: gs.train(made_in_inference_mode(), CERG()), ValueError, r"made under torch\.inference_mode"),
+        (lambda: first_errors(nn.Identity(), CERG()), ValueError, "must have weights; Identity has none"),
+        (lambda: first_errors(small(), CERG(), outputs="x"), ValueError, "outputs must be 'logits' or"),
+        (lambda: SequenceModel(nn.LSTM(7, 5), 0), ValueError, "outputs must be a whole number from 1 on; 0 came"),
         (lambda: gs.train(small(), CERG(), outputs="logit"), ValueError, "outputs must be 'logits' or"),
     ],
 )
@@ -397,6 +421,31 @@ def test_a_loss_that_is_no_longer_finite_ends_training_before_the_weights_are_to
         gs.train(model, CERG())
     assert same(before, weights(model))
     assert not model.training
+
+
+def test_probabilities_that_are_not_finite_end_training_in_a_sentence() -> None:
+    model = gs.BlockNetwork(7, 7, blocks=2, size=2)
+    with torch.no_grad():
+        model.readout.weight.fill_(float("nan"))
+    with pytest.raises(ValueError, match=r"must stay finite; loss nan .* came at update 0"):
+        gs.train(model, CERG(), outputs="probabilities")
+
+
+def test_a_state_that_cannot_be_carried_on_is_refused_before_the_weights_are_touched() -> None:
+    model = Careless()
+    before = weights(model)
+    with pytest.raises(TypeError, match="NoneType came"):
+        gs.train(model, CERG())
+    assert same(before, weights(model))
+
+
+def test_it_trains_in_inference_mode_and_leaves_it_on() -> None:
+    one, other = small(), small()
+    with torch.inference_mode():
+        gs.train(one, CERG(), max_symbols=2000)
+        assert torch.is_inference_mode_enabled()
+    gs.train(other, CERG(), max_symbols=2000)
+    assert same(weights(one), weights(other))
 
 
 def test_the_numbers_that_key_a_task_count_in_training() -> None:
