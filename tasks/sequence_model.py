@@ -1,8 +1,8 @@
 """A recurrent module and a linear readout: the smallest model that predicts at every step."""
 
-from numbers import Integral
 from typing import Any, Protocol, cast, final
 
+import numpy as np
 from torch import Tensor, nn
 
 
@@ -52,7 +52,7 @@ class SequenceModel(nn.Module):
                 f"SequenceModel needs nn.LSTM, nn.GRU, nn.RNN or gatescope.cells.Recurrent; {type(recurrent).__name__} "
                 "came. A module of your own can be trained as it is, if it maps (inputs, state) to (outputs, state)."
             )
-        if isinstance(outputs, bool) or not isinstance(outputs, Integral) or outputs < 1:
+        if isinstance(outputs, bool) or not isinstance(outputs, int | np.integer) or outputs < 1:
             raise ValueError(f"outputs must be a whole number from 1 on; {outputs!r} came. The Reber tasks have 7.")
         known = cast(RecurrentModule, recurrent)
         if known.bidirectional:
