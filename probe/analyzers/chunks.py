@@ -64,6 +64,8 @@ def chunks(
         good = (np.isfinite(values) | (group < 0)[:, :, None]).all(axis=(0, 1))
         values[:, :, ~good] = np.nan
         every = {name: read(name, units) for name in gates}
+        for gate in every.values():
+            gate[~np.isfinite(gate)] = np.nan
         keep: Numbers | None = None
         if form == "constant":
             keep = np.full_like(values, float(keeper))

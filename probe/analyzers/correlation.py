@@ -17,6 +17,8 @@ def autocorrelation(values: Numbers, lengths: npt.NDArray[np.int64], most: int) 
     with x the value less the unit's mean over all steps. NaN beyond a sequence's length, for a
     constant unit and for one with values that are not finite.
     """
+    if not values.shape[1]:
+        return np.full((most + 1, values.shape[2]), np.nan)
     steps = np.arange(values.shape[1])
     real = (steps < lengths[:, None])[:, :, None]
     good = np.where(real, np.isfinite(values), True).all(axis=(0, 1))

@@ -1,5 +1,7 @@
 """What there is to say about a recording, the largest first."""
 
+from collections import Counter
+
 import numpy as np
 import xarray as xr
 
@@ -16,7 +18,9 @@ def describe(recording: xr.Dataset, *, most: int = MOST) -> xr.Dataset:
     Each is a sentence with the effect it is ordered by, and the grounds it stands on: a p corrected over all units that
     were looked at (below 0.05), or a stated threshold. What concerns the recording as a whole (a model left in training
     mode with dropout, values that are not finite) comes first. Measures that need a label run on each label of text
-    that has 2 to 64 classes; `boundary` says where segments begin. A measure that finds nothing is silent.
+    that has 2 to 64 classes; `boundary` says where segments begin. A measure that finds nothing is silent, and none
+    crowds out the others: where there are more findings than `most`, the largest of each measure comes first, then the
+    second of each, and so on.
 
     Parameters
     ----------
@@ -57,10 +61,24 @@ def describe(recording: xr.Dataset, *, most: int = MOST) -> xr.Dataset:
     if most < 1:
         raise ValueError(f"most must be at least 1 finding; {most!r} came.")
     found = [finding for finder in FINDERS for finding in finder(recording)]
-    found.sort(key=lambda finding: (finding.measure != "recording", -finding.effect))
-    result = _table(found[:most])
+    result = _table(_chosen(found, most))
     result.attrs = {key: recording.attrs[key] for key in KEPT_ATTRS if key in recording.attrs}
     return result.assign_attrs({"measure": "describe", "most": int(most), "found": len(found), "level": LEVEL})
+
+
+def _chosen(found: list[Finding], most: int) -> list[Finding]:
+    """The largest finding of every measure, then the second of each, and so on; in the order of their effect."""
+
+    def by_effect(finding: Finding) -> tuple[bool, float]:
+        return finding.measure != "recording", -finding.effect
+
+    seen: Counter[str] = Counter()
+    ranked = []
+    for finding in sorted(found, key=by_effect):
+        ranked.append((seen[finding.measure], finding))
+        seen[finding.measure] += 1
+    ranked.sort(key=lambda pair: pair[0])
+    return sorted([finding for _, finding in ranked[:most]], key=by_effect)
 
 
 def _table(found: list[Finding]) -> xr.Dataset:

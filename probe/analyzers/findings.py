@@ -259,6 +259,9 @@ FINDERS: tuple[Callable[[xr.Dataset], Found], ...] = (
 
 
 def _places(result: xr.Dataset) -> list[tuple[int, int]]:
+    """Layers and directions, where they have units."""
+    if not result.sizes.get("unit", 1):
+        return []
     return [(i, j) for i in range(result.sizes["layer"]) for j in range(result.sizes["direction"])]
 
 

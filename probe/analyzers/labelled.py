@@ -72,7 +72,7 @@ def parts(recording: xr.Dataset, signal: str, lags: list[int], label: Label, *, 
         for lag in lags
     }
     sizes = recording.sizes
-    width = sizes["unit"] if whole else max(1, AT_ONCE // max(1, sizes["sequence"] * sizes["time"]))
+    width = max(1, sizes["unit"]) if whole else max(1, AT_ONCE // max(1, sizes["sequence"] * sizes["time"]))
     for layer, direction in np.ndindex(sizes["layer"], sizes["direction"]):
         for first in range(0, sizes["unit"], width):
             units = slice(first, min(first + width, sizes["unit"]))

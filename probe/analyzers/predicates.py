@@ -24,11 +24,13 @@ ROLES = (
 DEAD = 1e-6  # spread of the memory, in half its range (of 1 where it has none)
 STUCK = 0.95  # share of steps at one end of every gate
 SIGN_AUC = 0.95  # between a latch's two classes
+COMMON = 0.1  # share of the labelled steps that each of the two must have: rare classes have any sign by chance
 PLATEAU = 0.5  # share of the memory's variance that lies between segments, not within
 PURE = 0.9  # share of steps of a segment with its sign, where no label says what is latched
 BOTH = 0.1  # share of segments that each sign must have then
 LINE = 0.9  # R^2 of a counter's segments, each with a line of its own, and of a clock's with one slope for all
 EVENT_AUC = 0.9  # of an event detector at its class
+LEAST = 20  # steps that its class must have, and all others together: a few reach any AUC by chance
 RETURN = 0.5  # what is left of its distance from chance two steps later
 PASS_KEEP, PASS_WRITE = 0.2, 0.8  # a pass-through keeps less and writes more
 LONG = 3.0  # times the layer's (geometric) mean time scale, where the task's lags are not given
@@ -115,7 +117,9 @@ def _sign_auc(sums: Sums) -> Numbers:
     """Between the class with most positive steps and that with most negative ones; 0 where no class has each sign."""
     counts = sums.classes[..., 0, :, :]
     all_signs = sums.signs.sum(axis=-1)
-    code = (sums.signs[..., 1] - sums.signs[..., 0]) / np.where(all_signs > 0, all_signs, np.nan)
+    steps = counts.sum(axis=-1)
+    common = (all_signs > 0) & (steps >= COMMON * steps.sum(axis=-1, keepdims=True))
+    code = (sums.signs[..., 1] - sums.signs[..., 0]) / np.where(common, all_signs, np.nan)
     high = np.argmax(np.nan_to_num(code, nan=-2.0), axis=-1)
     low = np.argmin(np.nan_to_num(code, nan=2.0), axis=-1)
     pair = np.stack([low, high], axis=-1)
@@ -128,6 +132,9 @@ def _sign_auc(sums: Sums) -> Numbers:
 
 def _event_auc(sums: Sums) -> tuple[Numbers, Numbers]:
     now, later = (np.nan_to_num(areas(sums.classes[..., place, :, :]) - 0.5) for place in (0, 1))
+    steps = sums.classes[..., 0, :, :].sum(axis=-1)
+    others = steps.sum(axis=-1, keepdims=True) - steps
+    now = np.where(np.minimum(steps, others) >= LEAST, now, 0.0)
     best = np.argmax(np.abs(now), axis=-1)[..., None]
     here, then = (np.take_along_axis(value, best, axis=-1)[..., 0] for value in (now, later))
     return 0.5 + np.abs(here), np.abs(then) / np.where(here == 0, np.nan, np.abs(here))
@@ -136,7 +143,7 @@ def _event_auc(sums: Sums) -> tuple[Numbers, Numbers]:
 def holding(found: dict[str, Numbers], half_range: float, lags: tuple[int, int] | None) -> Flags:
     """Which roles hold, (role, ..., unit)."""
     scale = found["time_scale"]
-    known = np.isfinite(scale)
+    known = np.isfinite(scale) & (scale > 0)  # a retention of 0 has a time scale of 0, whose logarithm says nothing
     logs = np.where(known, np.log(np.where(known, scale, 1.0)), 0.0)
     middle = np.exp(logs.sum(axis=-1, keepdims=True) / np.maximum(known.sum(axis=-1, keepdims=True), 1))
     least = float(lags[1]) if lags else np.maximum(LONG * middle, LONGEST_SHORT)

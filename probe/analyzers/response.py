@@ -33,14 +33,17 @@ def response_timescale(recording: xr.Dataset, most: int) -> tuple[Numbers, npt.N
     if most < 1 or len(source.widths) > 2:
         return found, beyond, "not defined: too few steps" if most < 1 else "not defined: more than two states"
     total = sum(source.widths)
+    if not total:
+        return found, beyond, "not defined: no units"
     last = _ends(source.lengths, most)
     exact = 2.0 * total**3 * most <= COST
     last = thinned(last, max(1, int(COST // (2.0 * total**2 * (total if exact else 64) * most))))
     for layer, direction in np.ndindex(shape[:2]):
-        every = [
-            _falls(source, source.part(layer, direction, [sequence]), last[1][last[0] == sequence], most, exact)
-            for sequence in np.unique(last[0])
-        ]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # what is not finite becomes NaN
+            every = [
+                _falls(source, source.part(layer, direction, [sequence]), last[1][last[0] == sequence], most, exact)
+                for sequence in np.unique(last[0])
+            ]
         steps = np.concatenate(every)
         bad = np.isnan(steps).all(axis=0)
         middle = np.median(np.where(np.isnan(steps), np.inf, steps), axis=0)

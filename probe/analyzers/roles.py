@@ -37,12 +37,14 @@ def roles(
 
     - `dead`: its memory spreads over no more than 1e-6 of half its range.
     - `stuck`: each of its gates spends at least 0.95 of the steps at one end, so that nothing in it is decided.
-    - `latch`: its sign stands for one of two classes (AUC between them >= 0.95, one held positive, one negative), and
-      it stays put between resets (at least half of its variance lies between segments). Without a label: at least 0.9
-      of the steps between two resets have the same sign, and both signs occur.
+    - `latch`: its sign stands for one of two classes (AUC between them >= 0.95, one held positive, one negative, each
+      on at least 0.1 of the labelled steps), and it stays put between resets (at least half of its variance lies
+      between segments). Without a label: at least 0.9 of the steps between two resets have the same sign, and both
+      signs occur.
     - `clock`: between resets its memory is a line with one slope, R^2 >= 0.9. `counter`: lines with slopes of their
       own, R^2 >= 0.9.
-    - `event detector`: AUC >= 0.9 for one class of the label, of which at most half is left two steps later.
+    - `event detector`: AUC >= 0.9 for one class of the label with at least 20 steps, of which at most half is left two
+      steps later.
     - `pass-through`: mean retention below 0.2 while the gate that writes is above 0.8.
     - `long-memory`: its typical time scale, that of the median retention, is at least the longer of the task's `lags`;
       where these are not given, 3 times the (geometric) mean of the layer's units and 5 steps.
@@ -130,7 +132,7 @@ def _judged(
     parts: Iterator[Chunk], weights: Numbers, labelled: bool, half_range: float, lags: tuple[int, int] | None
 ) -> Judged:
     """Statistics and roles of all units, from all groups (the first row of the weights) and from samples of them."""
-    every: dict[str, list[Numbers]] = {name: [] for name in STATISTICS}
+    every: dict[str, list[Numbers]] = {name: [np.empty((len(weights), 0))] for name in STATISTICS}
     for chunk in parts:
         sums = Sums.of(chunk, weights.shape[1])
         some = [statistics(sums.drawn(weights[i : i + DRAWN]), labelled) for i in range(0, len(weights), DRAWN)]

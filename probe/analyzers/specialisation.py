@@ -25,9 +25,9 @@ def specialisation(recording: xr.Dataset, at: tuple[int, int], shuffles: int, se
     lengths = lengths_of(recording, str(name))[order]
     real = np.arange(values.shape[1]) < lengths[:, None]
     rows = np.asarray(retention_values(str(recording.attrs["retention"]), {str(name): values[real]}), dtype=np.float64)
-    rows = rows[np.isfinite(rows).all(axis=1)]
+    rows = rows[:, np.isfinite(rows).all(axis=0)]
     rows = rows[:: max(1, -(-len(rows) // STEPS))]
-    if len(rows) < 2:
+    if min(rows.shape) < 2:
         return np.nan, np.nan
     logs = np.log(np.clip(rows, SMALLEST, 1 - SMALLEST))
     found, rng = _variance(logs), np.random.default_rng(seed)

@@ -104,6 +104,21 @@ def test_a_latch_is_seen_without_a_label_by_its_pure_segments() -> None:
     assert result["evidence"].sel(statistic="event_auc").isnull().all()
 
 
+def test_classes_too_rare_to_tell_make_neither_latches_nor_event_detectors() -> None:
+    recording = built()
+    rare = np.full((SEQUENCES, STEPS), "o", dtype=object)
+    rare[:, 5::40] = np.where(recording["held"].values[:, 5::40] == "T", "t", "p")  # 72 steps of 2880
+    latched = roles(recording.assign_coords(rare=(("sequence", "time"), rare)), "rare", samples=5)
+    assert latched["unit_role"].values.ravel()[0] != "latch"
+    memory = recording["cell_state"].values[0, 0, :, :, list(parts()).index("short-memory")].ravel()
+    highest = np.full(memory.size, "o", dtype=object)
+    for count, found in ((19, False), (21, True)):
+        highest[np.argsort(memory)[-count:]] = "x"
+        label = xr.DataArray(highest.reshape(SEQUENCES, STEPS), dims=["sequence", "time"], name="highest")
+        role = roles(recording, label, samples=1)["holds"].sel(role="event detector").squeeze()
+        assert bool(role[list(parts()).index("short-memory")]) == found
+
+
 def test_the_evidence_is_that_of_the_built_units() -> None:
     result = roles(built(), "held", samples=5)
     evidence = {name: result["evidence"].sel(statistic=name).values.ravel() for name in result["statistic"].values}
