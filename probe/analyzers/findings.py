@@ -224,7 +224,7 @@ def _said(here: xr.Dataset, one: str, many: str, mine: npt.NDArray[np.bool_], la
 
 
 def gradients(recording: xr.Dataset) -> Found:
-    if "weight_hh" not in recording and "step_jacobian" not in recording:
+    if ("weight_hh" not in recording and "step_jacobian" not in recording) or not recording.sizes["unit"]:
         return
     try:
         result = gradient_flow(recording)

@@ -179,3 +179,15 @@ def test_what_is_no_recording_or_has_no_memory_is_refused(make_recording: Make) 
         drift(xr.Dataset())
     with pytest.raises(ValueError, match="drift needs a memory"):
         drift(make_recording().drop_vars("cell_state"))
+
+
+@pytest.mark.parametrize(("growth", "least", "most"), [(0.3, 0.99, 1.0), (0.05, 0.0, 0.01)])
+def test_trends_are_found_by_how_much_they_add_and_small_ones_are_not_called_growing(
+    growth: float, least: float, most: float
+) -> None:
+    """Noise of the size of the memory's level, of which nothing lasts; four sequences of 1000 steps."""
+    rng = np.random.default_rng(9)
+    trend = 5 + 5 * growth * np.arange(1000) / 500
+    memory = trend[None, :, None] + rng.normal(size=(4, 1000, 100))
+    found = (drift(remembered(memory, "none"))["verdict"] == "growing").mean().item()
+    assert least <= found <= most

@@ -215,3 +215,24 @@ def test_what_cannot_be_asked_is_refused(labels: str, parameters: dict[str, Any]
         selectivity(recording, labels, **parameters)
     with pytest.raises(ValueError, match="must lie over"):
         selectivity(recording, xr.DataArray(np.zeros((2, 3))))
+
+
+@pytest.mark.parametrize("flips", [0.02, 0.11, 0.3])
+def test_information_about_a_letter_that_is_sometimes_mistaken_is_that_of_its_channel(flips: float) -> None:
+    rng = np.random.default_rng(12)
+    label = letters(rng, (4, 2500), "ab")
+    told = np.where((label == "a") ^ (rng.random(label.shape) < flips), 1.0, -1.0)
+    found = selectivity(remembered(told[:, :, None], letter=label), "letter")["mutual_information"].item()
+    assert found == pytest.approx(1 - stats.entropy([flips, 1 - flips], base=2), abs=0.03)
+
+
+def test_power_is_that_of_the_rank_sum_test() -> None:
+    rng, effect, units = np.random.default_rng(13), 0.2, 400
+    label = letters(rng, (2, 400), "ab")
+    memory = rng.normal(size=(2, 400, units)) + effect * (label == "a")[..., None]
+    p = selectivity(remembered(memory, letter=label), "letter", shifts=1)["p"].sel({"class": "a"})
+    classes = [(label == letter).sum() for letter in "ab"]
+    shift = effect / np.sqrt(sum(1 / count for count in classes)) * np.sqrt(3 / np.pi)  # Pitman's efficiency
+    power = stats.norm.sf(stats.norm.isf(0.025) - shift)
+    assert 0.7 < power < 0.85
+    assert stats.binom.ppf(0.001, units, power) <= (p < 0.05).sum() <= stats.binom.ppf(0.999, units, power)
