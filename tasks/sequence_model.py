@@ -61,15 +61,15 @@ class SequenceModel(nn.Module):
                 f"{type(recurrent).__name__} came. Build it with bidirectional=False."
             )
         self.recurrent = recurrent
-        self.batch_first = known.batch_first
+        self.time_first = not known.batch_first  # of the module; the model itself reads (sequence, time, input)
         weight = next(recurrent.parameters())
         width = shown_width(recurrent)
         self.readout = nn.Linear(width, int(outputs), device=weight.device, dtype=weight.dtype)
 
     def forward(self, inputs: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Outputs (sequence, time, output) and the state after the last step."""
-        shown, after = self.recurrent(inputs if self.batch_first else inputs.transpose(0, 1), state)
-        outputs: Tensor = self.readout(shown if self.batch_first else shown.transpose(0, 1))
+        shown, after = self.recurrent(inputs.transpose(0, 1) if self.time_first else inputs, state)
+        outputs: Tensor = self.readout(shown.transpose(0, 1) if self.time_first else shown)
         return outputs, after
 
 

@@ -470,3 +470,8 @@ def test_16_lstm_units_solve_the_continual_grammar_from_most_seeds() -> None:
         if history.solved:
             assert np.median(first_errors(model, CERG(seed=seed))) > 50_000
     assert solved >= 3
+
+
+def test_a_module_that_reads_time_first_is_trained_inside_a_sequence_model() -> None:
+    history = train(SequenceModel(torch.nn.LSTM(7, 4), outputs=7), CERG(), max_symbols=2048)
+    assert history.updates["symbols"].values[-1] >= 2048
