@@ -473,5 +473,5 @@ def test_16_lstm_units_solve_the_continual_grammar_from_most_seeds() -> None:
 
 
 def test_a_module_that_reads_time_first_is_trained_inside_a_sequence_model() -> None:
-    history = train(SequenceModel(torch.nn.LSTM(7, 4), outputs=7), CERG(), max_symbols=2048)
+    history = gs.train(SequenceModel(nn.LSTM(7, 4), outputs=7), CERG(), max_symbols=2048)
     assert history.updates["symbols"].values[-1] >= 2048
