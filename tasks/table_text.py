@@ -104,7 +104,7 @@ def sentences(table: xr.Dataset) -> list[str]:
             said += [f"{begin}:", *(f"- {compared(row)}" for row in found[word])]
         elif found[word]:
             said.append(f"{begin}: {'; '.join(titled(row) for row in found[word])}.")
-    said += partial(rows) + capped(rows) + mixed(str(table.attrs["engine"]).split())
+    said += shortened(table) + partial(rows) + capped(rows) + mixed(str(table.attrs["engine"]).split())
     note = NOTES.get(str(table.attrs["task"]))
     return [
         *said,
@@ -138,6 +138,18 @@ def compared(row: xr.Dataset) -> str:
         text = f"{verdict} {number(here['percent'].item())} % here, {number(here['reported_percent'].item())} % there"
         parts.append(text if low <= 0 <= high else f"{text} (difference {low:+.0f} to {high:+.0f})")
     return f"{titled(row)}: {', '.join(parts)}"
+
+
+def shortened(table: xr.Dataset) -> list[str]:
+    """That networks were given up earlier than the report's."""
+    most, reported = (table.attrs.get(name) for name in ("max_streams", "max_streams_reported"))
+    if most is None or most >= reported:
+        return []
+    what = "strings" if table.attrs["task"] == "erg" else "training streams"
+    return [
+        f"Given up early: after {most:,} {what}, where the report goes on to {reported:,}. Networks that would have "
+        "learned later count as not perfect, so that a difference to the report may be no more than that."
+    ]
 
 
 def partial(rows: Iterable[xr.Dataset]) -> list[str]:

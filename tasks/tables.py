@@ -77,6 +77,8 @@ def table(results: Results) -> xr.Dataset:
         "measure": "reproduction",
         "task": first.task,
         "seed": first.seed,
+        "max_streams": first.max_streams,
+        "max_streams_reported": max(each.max_streams for each in VARIANTS.values() if each.task == first.task),
         "confidence": CONFIDENCE,
         "rule": RULE,
         "engine": " ".join(results.engines()),

@@ -128,6 +128,18 @@ def test_a_row_with_the_reports_own_counts_is_as_reported(tmp_path: Path, made_u
         assert table(found)["agreement"].item() == expected
 
 
+def test_a_table_of_networks_that_were_given_up_early_says_so(tmp_path: Path, made_up: ModuleType) -> None:
+    for most in (4000, 30_000):
+        with results_folder(
+            tmp_path / str(most), {"forget": replace(VARIANTS["forget"], max_streams=most)}, 1
+        ) as found:
+            found.save(Job("forget", 0), made_up.outcome(0, "rest"))
+        said = " ".join(table_text(table(found)).split())
+        assert ("Given up early: after 4,000 training streams, where the report goes on to 30,000." in said) == (
+            most == 4000
+        )
+
+
 def test_reported_shares_are_whole_and_of_rows_that_there_are() -> None:
     for task, rows in REPORTED.items():
         assert set(rows) <= {row for row, setting in VARIANTS.items() if setting.task == task}
