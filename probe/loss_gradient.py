@@ -119,6 +119,8 @@ def loss_gradient(
                 )
             value = loss(output)
         refuse_partial(value, following, path)
+        if not any(shape.numel() for taken in capture.calls for shape in taken.shapes):
+            raise ValueError(f"{path!r} must read at least one sequence; none came. Give inputs that hold some.")
         found = capture.gradients(value)
     result = summarise(found, capture.track, lengths)
     return result.assign_attrs(

@@ -71,6 +71,10 @@ class GrammarTask(ABC):
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}; {self.kind!r} came. Take 'sample'.")
+        for name in ("seed", "network", "stream", "test"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+                raise TypeError(f"{name} must be a whole number from 0 on; {value!r} came. Give for instance 0.")
         self.random(0)
 
     def random(self, row: int) -> np.uint64:

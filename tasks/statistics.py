@@ -123,6 +123,8 @@ def string_lengths(*, strings: int = 100_000, seed: int = 0, longest: int = 60) 
     >>> statistics["exact"].sel(length=[9, 10]).values.tolist(), round(statistics.attrs["exact_mean"], 9)
     ([0.25, 0.1875], 12.0)
     """
+    check_count(strings, "strings", 1)
+    check_count(longest, "longest", SHORTEST)
     lengths = np.arange(SHORTEST, longest + 1)
     drawn = drawn_lengths(strings, seed=seed)
     mean, deviation = mean_and_deviation()
@@ -151,6 +153,11 @@ def string_lengths(*, strings: int = 100_000, seed: int = 0, longest: int = 60) 
             "report_sum": float(report_chances(np.arange(SHORTEST, LONGEST)).sum()),
         },
     )
+
+
+def check_count(value: object, name: str, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"{name} must be a whole number from {least} on; {value!r} came. Give for instance 100.")
 
 
 def longest_of(chances: Numbers, strings: npt.ArrayLike) -> Numbers:
@@ -200,7 +207,9 @@ def longest_strings(
     >>> result["expected"].values.round().tolist()
     [12.0, 47.0]
     """
-    counts = np.asarray(strings, dtype=np.int64)
+    check_count(runs, "runs", 1)
+    given = np.asarray(strings)
+    counts = given.astype(np.int64) if given.dtype.kind in "iu" else np.empty(0, np.int64)
     if counts.ndim != 1 or len(counts) == 0 or counts[0] < 1 or (np.diff(counts) <= 0).any():
         raise ValueError(f"strings must be ascending whole numbers from 1 on; {strings!r} came. Give [10, 100, 1000].")
     lengths = np.arange(LONGEST + 1)

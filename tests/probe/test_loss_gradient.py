@@ -614,3 +614,8 @@ def test_weights_made_under_inference_mode_are_refused_in_a_sentence():
         model = nn.LSTM(2, 3)
     with pytest.raises(ValueError, match=r"must be known to autograd; some were made under torch\.inference_mode"):
         gs.loss_gradient(model, torch.randn(4, 2, 2), lambda output: output[0].sum())
+
+
+def test_a_batch_without_sequences_is_refused_in_a_sentence():
+    with pytest.raises(ValueError, match="'model' must read at least one sequence; none came"):
+        gs.loss_gradient(nn.LSTM(2, 3), torch.randn(4, 0, 2), lambda output: output[0].sum())

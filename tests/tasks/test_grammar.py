@@ -194,6 +194,8 @@ def test_a_sample_is_recorded_with_its_labels() -> None:
         (lambda: CERG(kind="train"), ValueError, "kind must be one of .*; 'train' came"),
         (lambda: CERG(streams=0), ValueError, "at least 1 of the streams; 0 came"),
         (lambda: CERG(seed=-1), ValueError, "-1 came"),
+        (lambda: CERG(seed=1.5), TypeError, "seed must be a whole number from 0 on; 1.5 came"),
+        (lambda: ERG(test=None), TypeError, "test must be a whole number from 0 on; None came"),
         (lambda: CERG().sample(0), ValueError, "at least 1 of the symbols; 0 came"),
         (lambda: CERG().chunks(-3), ValueError, "at least 1 of the symbols; -3 came"),
         (lambda: ERG().sample(0), ValueError, "at least 1 of the strings; 0 came"),

@@ -140,3 +140,15 @@ def test_the_report_s_fit_is_no_distribution_and_the_dataset_says_so() -> None:
 def test_numbers_of_strings_out_of_order_are_refused(strings: list[int]) -> None:
     with pytest.raises(ValueError, match="ascending whole numbers from 1 on"):
         longest_strings(strings=strings)
+
+
+@pytest.mark.parametrize("options", [{"strings": 0}, {"strings": -1}, {"strings": "a"}, {"longest": 3}])
+def test_impossible_numbers_are_refused_in_a_sentence(options: dict) -> None:
+    with pytest.raises(ValueError, match=rf"{next(iter(options))} must be a whole number from [19] on; .* came"):
+        string_lengths(**options)
+
+
+@pytest.mark.parametrize("options", [{"runs": 0}, {"runs": 1.5}, {"strings": "a"}, {"strings": [1.5]}])
+def test_impossible_numbers_of_runs_and_strings_are_refused(options: dict) -> None:
+    with pytest.raises(ValueError, match=rf"{next(iter(options))} must be .*whole numbers? from 1 on; .* came"):
+        longest_strings(**options)
