@@ -147,3 +147,14 @@ def test_the_block_that_holds_the_long_memory_is_found_by_its_resets(tmp_path: P
     assert "block 2: 168 resets, precision 1.00, recall 1.00" in said
     assert "block 3: 0 resets, precision nan" in said
     assert (tmp_path / "resets.png").stat().st_size > 10_000
+
+
+def test_a_trained_network_is_described_in_sentences_with_the_part_of_every_unit(tmp_path: Path) -> None:
+    said = run_example("analyse.py", cwd=tmp_path)
+    effects = [float(effect) for effect in re.findall(r"^  ([01]\.\d\d)  ", said, re.MULTILINE)]
+    assert said.startswith(f"{len(effects)} findings, the largest effect first:\n")
+    assert effects == sorted(effects, reverse=True)
+    assert len(re.findall(r"^  unit \d of block \d: \S.*, confidence [01]\.\d\d, time scale", said, re.MULTILINE)) == 8
+    rows = re.findall(r"^  block (\d): (\d+) resets, precision (\S+), recall (\S+)$", said, re.MULTILINE)
+    assert sum(float(precision) >= 0.95 and recall == "1.00" for _, _, precision, recall in rows) == 1
+    assert "no learned resets. The retention" in run_example("analyse.py", "cerg-1997", cwd=tmp_path)
