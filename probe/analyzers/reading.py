@@ -1,5 +1,6 @@
 """From a recording to the steps of one layer and direction, in the order in which that direction reads."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -108,6 +109,9 @@ class Source:
             hidden = self.recording.sizes["source"]
             return (hidden, units) if "cell_state" in self.names else (hidden,)
         whole = self.recording.sizes["target_state"]
+        said = re.findall(r"(\d+):(\d+)", str(self.recording[STORED].attrs.get("states", "")))
+        if said:  # units may have been chosen away since
+            return tuple(int(end) - int(start) for start, end in said)
         hidden = self.recording.sizes.get("projection", units)
         return (whole,) if whole == hidden else (hidden, *(units for _ in range((whole - hidden) // units)))
 
@@ -215,6 +219,14 @@ def require_steps(recording: xr.Dataset, measure: str) -> None:
             f"{STORED} must have dimensions {', '.join(STORED_DIMS)}; {', '.join(map(str, recording[STORED].dims))} "
             "came. Choose with lists or slices, which keep the dimensions."
         )
+    if STORED in recording:
+        sizes = [recording.sizes[dim] for dim in STORED_DIMS[-2:]]
+        ends = [int(end) for end in re.findall(r":(\d+)", str(recording[STORED].attrs.get("states", "")))]
+        if sizes[0] != sizes[1] or (ends and ends[-1] != sizes[0]):
+            raise ValueError(
+                f"{STORED} must have the whole state as target and as source, {max([*sizes, *ends])} numbers; "
+                f"{sizes[0]} and {sizes[1]} came. Choose units from the result instead."
+            )
 
 
 def cut_lengths(recording: xr.Dataset, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

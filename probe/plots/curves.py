@@ -36,6 +36,7 @@ def places_of(
 ) -> Iterator[tuple[str, xr.Dataset]]:
     """Each layer and direction of each result, or those asked for, with a label that tells them apart."""
     for label, result in results.items():
+        result = result.expand_dims([dim for dim in ("layer", "direction") if dim not in result.dims])
         choices = {"layer": layer, "direction": direction}
         for dim, value in choices.items():
             there = result[dim].to_numpy().tolist()

@@ -489,3 +489,14 @@ def test_infinite_states_give_nan_and_no_warning() -> None:
     result = gradient_flow(recording)
     alone = gradient_flow(recording.isel(sequence=[0]))
     np.testing.assert_allclose(median(result)[8:], median(alone)[8:])
+
+
+def test_recorded_jacobians_stay_whole_when_units_are_chosen_away() -> None:
+    """The blocks are those of all units, not of the two that are left."""
+    model, x, _ = lstm(units=4)
+    recording = gs.record(model, x, jacobian=True)
+    whole = gradient_flow(recording.drop_vars("weight_hh"))["state_norm"]
+    xr.testing.assert_identical(gradient_flow(recording.isel(unit=[0, 1]))["state_norm"], whole)
+    for cut in ({"target_state": [0, 1]}, {"target_state": [0, 1], "source_state": [0, 1]}):
+        with pytest.raises(ValueError, match="must have the whole state as target and as source, 8 numbers; 2 and "):
+            gradient_flow(recording.isel(cut))

@@ -125,3 +125,9 @@ def test_bad_input_is_refused_with_what_came(result: xr.Dataset) -> None:
     for plot, data, options, said in cases:
         with pytest.raises(ValueError, match=said):
             plot(*data, **options)
+
+
+def test_one_layer_chosen_by_its_number_is_drawn_like_the_whole(single: xr.Dataset) -> None:
+    one, whole = (plot_gradient_flow(each) for each in (single.isel(layer=0, direction=0), single))
+    for line, other in zip(one.get_lines(), whole.get_lines(), strict=True):
+        np.testing.assert_array_equal(line.get_data(), other.get_data())
