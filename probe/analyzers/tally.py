@@ -36,6 +36,8 @@ class Tally:
         >>> tally.steps.item(), tally.left.item(), tally.right.item(), tally.highest.item()
         (2, 1, 0, 0.5)
         """
+        if values.dtype.kind != "f":
+            values = values.astype(np.float64)
         over = tuple(range(values.ndim - 1))
         low_edge, high_edge = self.edges
         finite = np.isfinite(values)
