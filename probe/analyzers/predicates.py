@@ -156,7 +156,7 @@ def holding(found: dict[str, Numbers], half_range: float, lags: tuple[int, int] 
         roles = {
             "dead": found["spread"] <= DEAD * half_range,
             "stuck": found["stuck_share"] >= STUCK,
-            "latch": latch,
+            "latch": latch & ~(found["event_left"] <= RETURN),
             "clock": found["clock_r2"] >= LINE,
             "counter": found["line_r2"] >= LINE,
             "event detector": (found["event_auc"] >= EVENT_AUC) & (found["event_left"] <= RETURN),

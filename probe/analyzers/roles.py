@@ -38,9 +38,9 @@ def roles(
     - `dead`: its memory spreads over no more than 1e-6 of half its range.
     - `stuck`: each of its gates spends at least 0.95 of the steps at one end, so that nothing in it is decided.
     - `latch`: its sign stands for one of two classes (AUC between them >= 0.95, one held positive, one negative, each
-      on at least 0.1 of the labelled steps), and it stays put between resets (at least half of its variance lies
-      between segments). Without a label: at least 0.9 of the steps between two resets have the same sign, and both
-      signs occur.
+      on at least 0.1 of the labelled steps), it stays put between resets (at least half of its variance lies between
+      segments), and two steps after its best class more than half of what told it apart is left. Without a label: at
+      least 0.9 of the steps between two resets have the same sign, and both signs occur.
     - `clock`: between resets its memory is a line with one slope, R^2 >= 0.9. `counter`: lines with slopes of their
       own, R^2 >= 0.9.
     - `event detector`: AUC >= 0.9 for one class of the label with at least 20 steps, of which at most half is left two

@@ -119,6 +119,19 @@ def test_classes_too_rare_to_tell_make_neither_latches_nor_event_detectors() -> 
         assert bool(role[list(parts()).index("short-memory")]) == found
 
 
+def test_a_sign_that_is_gone_two_steps_later_is_no_latch() -> None:
+    torch = pytest.importorskip("torch")
+    import gatescope as gs
+
+    model, sample = gs.load_example("cerg-forget")
+    recording = gs.record(model, torch.from_numpy(sample.inputs), labels=dict(sample.labels))
+    result = roles(recording, "symbol", samples=5).isel(layer=0, direction=0)
+    shown = result["evidence"].sel(statistic=["sign_auc", "plateau", "event_left"]).values[:, 1]
+    assert (shown > [0.95, 0.5, 0.0]).all()  # the sign of unit 1 tells two symbols apart
+    assert shown[2] < 0.5  # but not for long
+    assert "latch" not in result["unit_role"].values
+
+
 def test_the_evidence_is_that_of_the_built_units() -> None:
     result = roles(built(), "held", samples=5)
     evidence = {name: result["evidence"].sel(statistic=name).values.ravel() for name in result["statistic"].values}
