@@ -1,7 +1,9 @@
 """Recordings as zarr folders (version 3): uncompressed, in chunks of 1 to 16 MB, written piece by piece."""
 
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,7 +74,8 @@ def read(path: Path, group: str) -> xr.Dataset:
 
     node = zarr.open_group(path, mode="r", path=group, zarr_format=3)
     demand(node.attrs, lambda name: (path / group / name / "zarr.json").is_file())
-    arrays, size = dict(node.arrays()), size_on_disk(path)
+    with strangers_allowed():
+        arrays, size = dict(node.arrays()), size_on_disk(path)
     for name, array in arrays.items():
         check_dims(name, getattr(array.metadata, "dimension_names", None), array.ndim)
     texts = {name: array for name, array in arrays.items() if array.dtype.kind in "TUO"}
@@ -80,18 +83,27 @@ def read(path: Path, group: str) -> xr.Dataset:
         check_declared(name, array.shape, TEXT_BYTES, size)
         if not array.compressors:
             check_texts(path / group / name, prod(array.chunks))
-    dataset = xr.open_zarr(
-        path,
-        group=group or None,
-        consolidated=False,
-        zarr_format=3,
-        chunks=None,
-        drop_variables=list(texts),
-        mask_and_scale=False,
-        decode_times=False,
-    )
+    with strangers_allowed():
+        dataset = xr.open_zarr(
+            path,
+            group=group or None,
+            consolidated=False,
+            zarr_format=3,
+            chunks=None,
+            drop_variables=list(texts),
+            mask_and_scale=False,
+            decode_times=False,
+        )
     result: xr.Dataset = dataset.assign({name: _read_text(array) for name, array in texts.items()})
     return result
+
+
+@contextmanager
+def strangers_allowed() -> Iterator[None]:
+    """Folders that are no part of the recording, as a writer's own that has lost its metadata, are passed over."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Object at .* is not recognized as a component of a Zarr hierarchy")
+        yield
 
 
 def _read_text(array: Any) -> xr.Variable:
