@@ -122,9 +122,12 @@ def is_one_sentence(text: str) -> bool:
     return len(text) > 40 and text.endswith(".") and "\n" not in text and len(re.findall(r"\. [A-Z]", text)) <= 1
 
 
+LONG = ("describe", "selectivity decoded")
+
+
 @pytest.mark.parametrize("broken", BROKEN)
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "describe" else name for name in ANALYZERS]
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in ANALYZERS]
 )
 def test_every_analyzer_answers_or_refuses_in_one_sentence(make_recording: Make, name: str, broken: str) -> None:
     said = answer(ANALYZERS[name], BROKEN[broken](make_recording()))
