@@ -7,6 +7,7 @@ from typing import Any, Literal
 import xarray as xr
 from torch import nn
 
+from .arguments import named_arguments
 from .called import choices
 from .labels import LabelSource, check_source
 from .probe import Modules, Probe
@@ -180,6 +181,7 @@ def record(
         jacobian=jacobian,
         tolerance=tolerance,
     )
+    named = named_arguments(inputs_kwargs)
     if module is None and len(probe.tracks) > 1:
         raise ValueError(f"module must be named where a model has several; none came. {choices(probe.tracks)}")
     with probe:
@@ -187,5 +189,5 @@ def record(
             probe.annotate(**labels)
         if lengths is not None:
             probe.annotate(lengths=lengths)
-        model(*inputs, **dict(inputs_kwargs or {}))
+        model(*inputs, **named)
     return probe.recording()

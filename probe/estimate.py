@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import nn
 
+from .arguments import named_arguments
 from .attach import attach
 from .probe import Modules, Probe
 from .storing import check_units, chosen
@@ -84,12 +85,13 @@ def estimate(
         raise ValueError(f"calls must be a whole number of at least 1; {calls!r} came. Give the number of batches.")
     storing = chosen("estimate.zarr", dtype=dtype, stride=stride, every=every, units=units)
     took: list[float] = []
+    named = named_arguments(inputs_kwargs)
     while len(took) < 3 and sum(took) < SHORT:
         probe = attach(model, modules, signals=signals, preactivations=preactivations, tolerance=tolerance)
         check_units(storing.units, probe.tracks)
         with torch.random.fork_rng(), probe:
             begin = time.perf_counter()
-            model(*inputs, **dict(inputs_kwargs or {}))
+            model(*inputs, **named)
             took.append(time.perf_counter() - begin)
     growing = fixed = 0
     for variable in kept(probe, stride, every, units):

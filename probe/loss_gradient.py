@@ -9,6 +9,7 @@ import xarray as xr
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from .arguments import named_arguments
 from .capture import Capture
 from .find import choose
 from .following import Following
@@ -107,11 +108,12 @@ def loss_gradient(
             "the model's weights must be known to autograd; some were made under torch.inference_mode(). Make or load "
             "the model outside of it."
         )
+    named = named_arguments(inputs_kwargs)
     args = inputs if isinstance(inputs, tuple) and not isinstance(inputs, PackedSequence) else (inputs,)
     capture = Capture(model, path, observe(path, part), tolerance)
     with left_as_it_was(model, part):
         with Following() as following, capture.listening(following):
-            output = model(*args, **dict(inputs_kwargs or {}))
+            output = model(*args, **named)
             if not capture.calls:
                 raise ValueError(
                     f"the model must call {path!r}, through its module; it did not with these inputs. Name another "
@@ -165,6 +167,7 @@ def refuse_partial(value: Any, following: Following, path: str) -> None:
 def left_as_it_was(model: nn.Module, part: nn.Module) -> Iterator[None]:
     """For a `with` block gradients are on; afterwards nothing in the model or the generators has changed."""
     weights = [weight for weight in part.parameters() if weight.is_floating_point() and not weight.requires_grad]
+    gradients = [(weight, weight.grad) for weight in model.parameters()]
     buffers = [(owner, name, b, b.clone()) for owner in model.modules() for name, b in named_buffers(owner)]
     devices = {tensor.device for tensor in (*model.parameters(), *model.buffers()) if tensor.device.type == "cuda"}
     with ExitStack() as stack:
@@ -176,8 +179,12 @@ def left_as_it_was(model: nn.Module, part: nn.Module) -> Iterator[None]:
         try:
             for weight in weights:
                 weight.requires_grad_()
+            for weight, _ in gradients:
+                weight.grad = None  # a loss that calls backward() adds to nothing of the caller's
             yield
         finally:
+            for weight, gradient in gradients:
+                weight.grad = gradient
             for weight in weights:
                 weight.requires_grad_(False)
             restore(buffers)

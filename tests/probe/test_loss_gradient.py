@@ -338,6 +338,19 @@ def test_the_model_is_left_as_it_was(training, frozen, fails):
     assert_same(before, everything(model))
 
 
+def test_a_loss_that_calls_backward_itself_leaves_the_gradients_of_the_parameters():
+    model = Tagger()
+    model(LETTERS).sum().backward()
+    before = everything(model)
+
+    def loss(output):
+        output.sum().backward(retain_graph=True)
+        return output.square().sum()
+
+    gs.loss_gradient(model, (LETTERS, LENGTHS), loss)
+    assert_same(before, everything(model))
+
+
 def test_frozen_and_trainable_models_have_the_same_gradient_with_integer_inputs_and_named_arguments():
     torch.manual_seed(0)
     model = Tagger().eval()
@@ -578,6 +591,11 @@ BAD = {
         lambda m: gs.loss_gradient(nn.ModuleDict({"a": nn.GRU(3, 4), "b": nn.GRU(3, 4)}), X, sum),
         ValueError,
         "module must be named where a model has several; none came. Choose from: a, b.",
+    ),
+    "arguments": (
+        lambda m: gs.loss_gradient(m, X, sum, inputs_kwargs=3),
+        TypeError,
+        "inputs_kwargs must map names of arguments to their values; 3 came.",
     ),
     "tolerance": (lambda m: gs.loss_gradient(m, X, sum, tolerance=0), ValueError, "tolerance must be a number above 0"),
 }
