@@ -1,4 +1,4 @@
-"""The recordings that the reader may open: those in the folders given on the command line, and nothing else.
+"""The recordings that the reader may open: those in the folders given on the command line, examples, and nothing else.
 
 What the address of the page asks for is only ever compared with names found here; it is never used as a path.
 """
@@ -11,19 +11,24 @@ from typing import NamedTuple
 import streamlit as st
 import xarray as xr
 
-from ..probe.analyzers.saturation import saturation
 from ..probe.store import open_recording
+from ..tasks.examples import examples, load_example
 
 SUFFIXES = (".zarr", ".nc")
+RESET_FROM_OUTSIDE = "cerg-external-reset"  # the example whose network is put to rest at every start of a string
 DEPTH = 4  # folders below a given one that are searched
 
 
 class Entry(NamedTuple):
-    """A place that looks like a recording: the name to show, where it is, and why it may not be opened."""
+    """A place that looks like a recording: the name to show, where it is, and why it may not be opened.
+
+    Or a trained network that comes with gatescope: its `example` name, and a path that is no file's.
+    """
 
     name: str
     path: Path
     problem: str = ""
+    example: str = ""
 
 
 class Opened(NamedTuple):
@@ -69,16 +74,28 @@ def _refusal(path: Path, folder: Path) -> str:
     return f"A recording must lie in the folder given; {path} is a link that leaves it. Give the link's target instead."
 
 
+def embedded() -> list[Entry]:
+    """The trained networks that come with gatescope, recorded when somebody chooses one."""
+    return [Entry(f"example: {name}", Path(f"example: {name}"), example=name) for name in sorted(examples())]
+
+
 def stamp(path: Path) -> str:
     """What changes when something else is saved under the same path."""
     parts = [path, path / "zarr.json"]
     return " ".join(f"{p.stat().st_mtime_ns}-{p.stat().st_ino}" for p in parts if p.exists())
 
 
+def version(entry: Entry) -> str:
+    """What tells a recording from an earlier one of its name."""
+    return entry.example or stamp(entry.path)
+
+
 def recordings(entry: Entry) -> Opened:
     """Open a recording, lazily, once for all sessions for as long as it does not change on disk."""
     if entry.problem:
         return Opened({}, problem=entry.problem)
+    if entry.example:
+        return _recorded(entry.example)
     return _opened(str(entry.path), stamp(entry.path))
 
 
@@ -93,15 +110,14 @@ def _opened(path: str, changed: str) -> Opened:  # a parameter with an underscor
     return Opened({str(recording.attrs["module"]): recording})
 
 
-def saturation_of(entry: Entry, module: str, layer: int, direction: str) -> xr.Dataset | str:
-    """`saturation` of one layer and direction over all sequences, or the sentence that says why there is none."""
-    return _saturation(str(entry.path), stamp(entry.path), module, layer, direction)
+@st.cache_resource(max_entries=8, show_spinner="Recording the example ...")
+def _recorded(example: str) -> Opened:
+    import torch
 
+    from ..probe.attach import record
 
-@st.cache_resource(max_entries=64, show_spinner="Reading every sequence once ...")
-def _saturation(path: str, changed: str, module: str, layer: int, direction: str) -> xr.Dataset | str:
-    recording = _opened(path, changed).modules[module]
-    try:
-        return saturation(recording.sel(layer=[layer], direction=[direction])).sel(layer=layer, direction=direction)
-    except ValueError as error:
-        return str(error)
+    model, sample = load_example(example)
+    inputs = torch.from_numpy(sample.inputs)
+    resets = {"reset": torch.from_numpy(sample.labels["boundary"])} if example == RESET_FROM_OUTSIDE else {}
+    recording = record(model, inputs, inputs_kwargs=resets, labels=sample.labels)
+    return Opened({str(recording.attrs["module"]): recording})

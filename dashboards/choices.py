@@ -10,27 +10,35 @@ import streamlit as st
 
 T = TypeVar("T")
 NOTHING = "-"  # in an address, where an empty text would be dropped
+MOST_WRITTEN = 200
 _BOOK = "choices"  # key of the bookkeeping in the session's state
 
 
 def _book() -> dict[str, Any]:
     """`chosen`: texts for the address; `settled`: widgets' values after the last run; `written`: the address then."""
-    fresh: dict[str, Any] = {"chosen": {}, "settled": {}, "written": None, "windows": {}}
+    fresh: dict[str, Any] = {"chosen": {}, "settled": {}, "written": None, "windows": {}, "page": None}
     book: dict[str, Any] = st.session_state.setdefault(_BOOK, fresh)
     return book
 
 
-def adopt() -> None:
-    """Before a page runs: let the address win where it changed and no widget did (a followed link, a step back)."""
-    book = _book()
-    address = st.query_params.to_dict()
+def adopt(page: str) -> None:
+    """Before a page runs: let the address win where it changed and no widget did (a followed link, a step back).
+
+    An address that says anything says all. On another page without an address, as the menu opens it, what was chosen
+    on the pages before holds.
+    """
+    book, address = _book(), st.query_params.to_dict()
+    other = book["page"] is not None and page != book["page"]
     moved = any(st.session_state.get(key) != value for key, value in book["settled"].items())
-    if book["written"] is not None and address != book["written"] and not moved:
+    followed = book["written"] is not None and (bool(address) if other else address != book["written"] and not moved)
+    if other or followed:  # widgets of the page before keep nothing; the book does
         for key in book["settled"]:
             st.session_state.pop(key, None)
+        for held in book["windows"].values():
+            held["begin"], held["turn"] = held.get("now", held["begin"]), held["turn"] + 1
+    if followed:
         book["chosen"], book["windows"] = {}, {}
-    book["settled"] = {}
-    book["shown"] = {}
+    book |= {"settled": {}, "shown": {}, "page": page}
 
 
 def settle() -> None:
@@ -56,6 +64,12 @@ def _asked(name: str) -> str | None:
     return text
 
 
+def chosen(name: str) -> str | None:
+    """What was chosen by this name, here or on another page, as a text; before its own selector is drawn."""
+    held = st.session_state.get(name)
+    return _asked(name) if held is None else str(held)
+
+
 def choose(
     label: str, options: Sequence[T], *, name: str, default: T | None = None, shown: Callable[[T], str] = str
 ) -> T:
@@ -69,8 +83,17 @@ def choose(
     return value
 
 
-def choose_several(label: str, options: Sequence[int], *, name: str, default: Sequence[int], most: int) -> list[int]:
-    """Some of several numbers, at most `most`."""
+def choose_several(
+    label: str,
+    options: Sequence[T],
+    *,
+    name: str,
+    default: Sequence[T],
+    most: int,
+    shown: Callable[[T], str] = str,
+    placeholder: str = "None: choose or type a number",
+) -> list[T]:
+    """Some of several options, at most `most`; as texts they differ and hold no comma."""
     if name not in st.session_state:
         asked = _asked(name)
         texts = {str(option): option for option in options}
@@ -78,9 +101,66 @@ def choose_several(label: str, options: Sequence[int], *, name: str, default: Se
         st.session_state[name] = list(dict.fromkeys(wanted))[:most]
     elif not set(st.session_state[name]) <= set(options):
         st.session_state[name] = [value for value in st.session_state[name] if value in options] or list(default)
-    values = st.multiselect(label, options, key=name, max_selections=most, placeholder="None: choose or type a number")
+    values = st.multiselect(label, options, key=name, max_selections=most, placeholder=placeholder, format_func=shown)
     _note(name, ",".join(map(str, values)) or NOTHING, name)
     return list(values)
+
+
+def choose_number(
+    label: str,
+    low: float,
+    high: float,
+    *,
+    name: str,
+    default: float,
+    step: float | None = None,
+    help: str | None = None,
+) -> float:
+    """A number from `low` to `high`; whole where these are whole numbers."""
+    kind = type(default)
+    if name not in st.session_state:
+        st.session_state[name] = min(max(_number(_asked(name), default, kind), low), high)
+    value = st.number_input(label, low, high, key=name, step=step, help=help)
+    _note(name, None if value == default else str(value), name)
+    return kind(value)
+
+
+def choose_whether(label: str, *, name: str, default: bool = False, help: str | None = None) -> bool:
+    """Yes or no, as a switch."""
+    if name not in st.session_state:
+        asked = _asked(name)
+        st.session_state[name] = default if asked not in ("yes", "no") else asked == "yes"
+    value = st.toggle(label, key=name, help=help)
+    _note(name, None if value == default else "yes" if value else "no", name)
+    return value
+
+
+def write(label: str, *, name: str, placeholder: str = "", help: str | None = None) -> str:
+    """A short text that the reader types."""
+    if name not in st.session_state:
+        st.session_state[name] = _asked(name) or ""
+    text = st.text_input(label, key=name, placeholder=placeholder, help=help, max_chars=MOST_WRITTEN)
+    _note(name, text or None, name)
+    return text
+
+
+def take(name: str, value: object) -> None:
+    """Choose this; to be called in a callback."""
+    st.session_state[name] = value
+
+
+def link(**changes: object) -> dict[str, str]:
+    """What stands in the address of a page that shows what is chosen now but for some changes (None: not chosen)."""
+    texts = {**_book()["chosen"], "time": None, **changes}
+    return {name: str(value) or NOTHING for name, value in texts.items() if value is not None}
+
+
+def _number(text: str | None, default: float, kind: type) -> float:
+    try:
+        value = kind(text)
+    except (TypeError, ValueError):
+        return default
+    return value if value == value else default
 
 
 def take_several(name: str, values: Sequence[int]) -> None:

@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from ..probe.schema import label_names
 from ..signals import GATE_ROLES, retention_form
+from .catalogue import RESET_FROM_OUTSIDE, Entry
 
 ROLES = {
     "write": "1 lets the candidate into the memory, 0 keeps it out.",
@@ -17,7 +19,22 @@ ROLES = {
     "output": "It is what the cell shows to the next layer.",
     "internal": "It is an inner value of the cell's equations.",
 }
+MARKS = "\\`*_{}[]()<>#+-.!|~$:&@^=/"  # that may mean something in markdown
 PREVIEW = 14  # characters of a sequence's text beside its number
+
+
+def escaped(text: object) -> str:
+    """Text that markdown shows as it is.
+
+    >>> print(escaped("![x](y) <b> $1$"))
+    \\!\\[x\\]\\(y\\) \\<b\\> \\$1\\$
+    """
+    return "".join(f"\\{sign}" if sign in MARKS else " " if sign in "\r\n" else sign for sign in str(text))
+
+
+def text_labels(recording: xr.Dataset) -> list[str]:
+    """Those that hold text."""
+    return [name for name in label_names(recording) if recording[name].dtype == object]
 
 
 def certificate(recording: xr.Dataset) -> list[str]:
@@ -129,9 +146,24 @@ def verdict_counts(result: xr.Dataset, signal: str) -> str:
     return f"{signal}: " + ", ".join(f"{count:,} {word}" for count, word in ranked)
 
 
-def code(
-    path: str,
-    module: str | None,
+def opening(entry: Entry, module: str | None) -> list[str]:
+    """Lines of Python, after `import gatescope as gs`, that get the recording; `module` names a node of a tree."""
+    if entry.example:
+        asked = ', inputs_kwargs={"reset": torch.from_numpy(sample.labels["boundary"])}'
+        more = asked if entry.example == RESET_FROM_OUTSIDE else ""
+        return [
+            "import torch",
+            "",
+            f"model, sample = gs.load_example({entry.example!r})",
+            f"recording = gs.record(model, torch.from_numpy(sample.inputs){more}, labels=sample.labels)",
+        ]
+    lines = ["", f"recording = gs.open_recording({str(entry.path)!r})"]
+    if module is not None:
+        lines.append(f"recording = recording[{module!r}].to_dataset()  # a tree has a node per module")
+    return lines
+
+
+def run_code(
     signal: str,
     where: dict[str, object],
     *,
@@ -139,14 +171,11 @@ def code(
     units: Sequence[int],
     panels: Sequence[str],
     window: tuple[int, int] | None,
-) -> str:
-    """Python that draws the same view with gatescope alone; `module` names a node of a tree."""
+) -> list[str]:
+    """Lines of Python that draw the heatmap and the traces of a recording, and its saturation."""
     place = ", ".join(f"{name}={value!r}" for name, value in where.items())
     run = f"{place}, labels={labels!r}" if labels else place
-    lines = ["import gatescope as gs", "", f"recording = gs.open_recording({path!r})"]
-    if module is not None:
-        lines.append(f"recording = recording[{module!r}].to_dataset()  # a tree has a node per module")
-    lines += ["", f"axes = gs.plot_signal(recording, {signal!r}, {run})"]
+    lines = [f"axes = gs.plot_signal(recording, {signal!r}, {run})"]
     if window:
         lines.append(f"axes.set_xlim({window[0] - 0.5}, {window[1] + 0.5})")
     if units:
@@ -154,5 +183,4 @@ def code(
         if window:
             lines.append(f"panels[0].set_xlim({window[0] - 0.5}, {window[1] + 0.5})")
     spot = ", ".join(f"{name}={where[name]!r}" for name in ("layer", "direction"))
-    lines += ["", "saturation = gs.saturation(recording)", f"gs.plot_saturation(saturation, {spot})"]
-    return "\n".join(lines)
+    return [*lines, "", "saturation = gs.saturation(recording)", f"gs.plot_saturation(saturation, {spot})"]

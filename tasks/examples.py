@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .experiment import VARIANTS, Outcome, Setting, run_network
-from .grammar import CERG, Sample
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what is named here loads when a network is asked for: the list of names costs nothing
     from ..cells import BlockNetwork
+    from .experiment import Outcome, Setting
+    from .grammar import Sample
 
 HEADER = "header"
 FOLDER = "trained"
@@ -46,7 +45,7 @@ def examples() -> dict[str, str]:
     return {name: example.line for name, example in EXAMPLES.items()}
 
 
-def load_example(name: str, *, size: int = 2000) -> tuple["BlockNetwork", Sample]:
+def load_example(name: str, *, size: int = 2000) -> tuple["BlockNetwork", "Sample"]:
     """A trained network and a fresh stream for it to read.
 
     All have learned the continual embedded Reber grammar as in *Learning to Forget*, with this library's own engine.
@@ -86,14 +85,17 @@ def load_example(name: str, *, size: int = 2000) -> tuple["BlockNetwork", Sample
     0
     """
     from ..cells import BlockNetwork
+    from .grammar import CERG
 
     weights, setting, network = read_example(name)
     model = BlockNetwork(**asdict(setting.wiring)).load_weights(weights)
     return model.eval(), CERG(seed=setting.seed, network=network, kind="sample").sample(size)
 
 
-def read_example(name: str) -> tuple[dict[str, np.ndarray[Any, np.dtype[np.float64]]], Setting, int]:
+def read_example(name: str) -> tuple[dict[str, np.ndarray[Any, np.dtype[np.float64]]], "Setting", int]:
     """The weights of an example as they were trained, in float64, and the setting and number that they come from."""
+    from .experiment import Setting
+
     if name not in EXAMPLES:
         raise ValueError(f"name must be one of {', '.join(map(repr, EXAMPLES))}; {name!r} came. Take 'cerg-forget'.")
     with (
@@ -105,13 +107,17 @@ def read_example(name: str) -> tuple[dict[str, np.ndarray[Any, np.dtype[np.float
     return arrays, Setting.from_dict(header["setting"]), int(header["network"])
 
 
-def train_example(name: str) -> Outcome:
+def train_example(name: str) -> "Outcome":
     """Train an example again, from its setting and number."""
+    from .experiment import VARIANTS, run_network
+
     return run_network(VARIANTS[EXAMPLES[name].row], EXAMPLES[name].network)
 
 
 def write_example(name: str, folder: Path) -> Path:
     """Train an example and write its file."""
+    from .experiment import VARIANTS
+
     example, outcome = EXAMPLES[name], train_example(name)
     header = {
         "setting": VARIANTS[example.row].to_dict(),

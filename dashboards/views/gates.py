@@ -1,21 +1,23 @@
 """Page: what did the gates and states of one layer do on one sequence, and which gates are stuck?"""
 
-import io
-import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 import xarray as xr
 
-from gatescope.dashboards import catalogue, choices, figures, reduction, summary
-from gatescope.probe.schema import PROJECTED_DIMS, SIGNAL_DIMS, label_names, stepwise_names
+from gatescope.dashboards import choices, chooser, figures, reduction, results, summary, ways_out
+from gatescope.dashboards.chooser import View
+from gatescope.probe.analyzers.saturation import saturation
+from gatescope.probe.schema import PROJECTED_DIMS, SIGNAL_DIMS, stepwise_names
 from gatescope.signals import GATE_ROLES
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 MOST_TRACES = 12
-NO_LABEL = ""  # no label is named so
 SHARES = {
     "left": "Share of steps near the lower end of the signal's range.",
     "right": "Share of steps near the upper end of the signal's range.",
@@ -31,133 +33,44 @@ COLUMNS = {
         for name, text in SHARES.items()
     },
 }
-HOW = """import gatescope as gs
-
-recording = gs.record(model, batch)
-gs.save_recording(recording, "run.zarr")"""
-
-
-class View(NamedTuple):
-    """What the reader chose in the sidebar."""
-
-    entry: catalogue.Entry
-    tree: bool
-    module: str
-    recording: xr.Dataset
-    signal: str
-    layer: int
-    direction: str
-    sequence: int
-    labels: str | None
-
-    @property
-    def where(self) -> dict[str, Any]:
-        return {"layer": self.layer, "direction": self.direction, "sequence": self.sequence}
-
-    @property
-    def name(self) -> str:
-        return f"{self.module}-{self.signal}-layer{self.layer}-{self.direction}-sequence{self.sequence}"
-
-
-def page() -> None:
-    st.subheader("Gates and states", anchor=False)
-    entries = catalogue.find(sys.argv[1:])
-    if not entries:
-        nothing_found(sys.argv[1:])
-        return
-    with st.sidebar:
-        view = choose_view(entries)
-    if isinstance(view, View):
-        show(view)
-    else:
-        st.warning("This recording cannot be shown. Choose another one.", icon=":material/warning:")
-        st.text(view)
-    with st.sidebar:
-        show_unreadable(entries)
-
-
-def nothing_found(folders: Sequence[str]) -> None:
-    st.info("There are no recordings in the folders given (`.zarr` folders or `.nc` files, at most four folders deep).")
-    for folder in folders:
-        st.text(folder)
-    st.markdown("Make one from any model with an LSTM, GRU or RNN, then load this page again:")
-    st.code(HOW, language="python")
-    st.markdown("Or record a trained model that comes as an example:")
-    st.code("gatescope demo\ngatescope dashboard demo", language="shell")
-
-
-def choose_view(entries: Sequence[catalogue.Entry]) -> View | str:
-    """The selectors, from recording to label; or the sentence that says why there is nothing to choose."""
-    by_name = {entry.name: entry for entry in entries}
-    good = next((entry.name for entry in entries if not catalogue.recordings(entry).problem), None)
-    entry = by_name[choices.choose("Recording", list(by_name), name="recording", default=good)]
-    opened = catalogue.recordings(entry)
-    if opened.problem:
-        return opened.problem
-    modules = list(opened.modules)
-    module = choices.choose("Module", modules, name="module") if opened.tree else modules[0]
-    recording = opened.modules[module]
-    signals = [name for name in stepwise_names(recording) if recording[name].dims in (SIGNAL_DIMS, PROJECTED_DIMS)]
-    gates = [name for name in signals if recording[name].attrs.get("role") == "gate"]
-    signal = choices.choose("Signal", signals, name="signal", default=(gates or signals)[0])
-    layer = choices.choose("Layer", recording["layer"].values.tolist(), name="layer")
-    direction = choices.choose("Direction", recording["direction"].values.tolist(), name="direction")
-    names = label_names(recording)
-    texts = [name for name in names if recording[name].dtype == object]
-    places = {int(recording["sequence"].values[at]): int(at) for at in np.flatnonzero(recording["length"].values)}
-    if not places or not recording.sizes["unit"]:
-        lacking = "unit" if places else "sequence with at least one step"
-        return f"A recording needs a {lacking}; {module} has none. Record it again."
-    preview = texts[0] if texts and len(places) <= 1000 else None
-    sequence = choices.choose(
-        "Sequence",
-        list(places),
-        name="sequence",
-        shown=lambda number: summary.sequence_name(recording, places[number], preview),
-    )
-    labels = choices.choose(
-        "Label", [*names, NO_LABEL], name="label", default=(texts or [NO_LABEL])[0], shown=lambda name: name or "none"
-    )
-    return View(entry, opened.tree, module, recording, signal, layer, direction, sequence, labels or None)
-
-
-def show_unreadable(entries: Sequence[catalogue.Entry]) -> None:
-    """Last of all, so that looking into every file does not hold up the picture."""
-    broken = {entry.name: problem for entry in entries if (problem := catalogue.recordings(entry).problem)}
-    if broken:
-        with st.expander(f"Cannot be read: {len(broken)}", icon=":material/warning:"):
-            for name, problem in broken.items():
-                st.text(f"{name}: {problem}")
 
 
 def show(view: View) -> None:
+    with st.sidebar:
+        signal = choose_signal(view.recording)
     st.text(" · ".join(summary.certificate(view.recording)))
     for remark in summary.remarks(view.recording):
         st.text(f"⚠ {remark}")
-    st.text(summary.reading(view.recording, view.signal, view.direction))
-    window, units, panels = show_run(view)
-    result = catalogue.saturation_of(view.entry, view.module, view.layer, view.direction)
+    st.text(summary.reading(view.recording, signal, view.direction))
+    window, units, panels = show_run(view, signal)
+    result = results.of(view, saturation)
     table = show_saturation(view, result, units)
-    show_ways_out(view, table, window, units, panels)
+    show_ways_out(view, signal, table, window, units, panels)
 
 
-def show_run(view: View) -> tuple[tuple[int, int] | None, list[int], list[str]]:
+def choose_signal(recording: xr.Dataset) -> str:
+    signals = [name for name in stepwise_names(recording) if recording[name].dims in (SIGNAL_DIMS, PROJECTED_DIMS)]
+    gates = [name for name in signals if recording[name].attrs.get("role") == "gate"]
+    return choices.choose("Signal", signals, name="signal", default=(gates or signals)[0])
+
+
+def show_run(view: View, signal: str) -> tuple[tuple[int, int] | None, list[int], list[str]]:
     """The heatmap and the traces, and the controls that belong to them."""
     run = view.recording.sel(view.where)
     steps = int(run["length"])
-    panels = summary.trace_panels(view.recording, view.signal)
-    whole = run[list(dict.fromkeys([view.signal, *panels]))].isel(time=slice(0, steps)).load()
+    panels = summary.trace_panels(view.recording, signal)
+    whole = run[list(dict.fromkeys([signal, *panels]))].isel(time=slice(0, steps)).load()
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     with left:
         of = (view.entry.name, view.module, view.sequence, steps)
         first, last = choices.choose_window("Steps on view", steps, name="time", of=of)
-    options = whole[figures.unit_dim(whole[view.signal])].values.tolist()
+    options = whole[figures.unit_dim(whole[signal])].values.tolist()
     with right:
         units = choices.choose_several(
             "Units as traces",
             options,
             name="unit",
-            default=summary.telling_units(whole[view.signal]),
+            default=summary.telling_units(whole[signal]),
             most=MOST_TRACES,
         )
     shown = whole.isel(time=slice(first, last + 1))
@@ -170,14 +83,14 @@ def show_run(view: View) -> tuple[tuple[int, int] | None, list[int], list[str]]:
         )
     figure = figures.run_figure(
         shown,
-        view.signal,
+        signal,
         labels=view.labels,
         units=units,
         panels=panels,
-        limits=figures.colour_limits(whole[view.signal]),
+        limits=figures.colour_limits(whole[signal]),
         statistic=statistic,
     )
-    key = f"run-{view.entry.name}-{view.name}-{view.labels}-{first}-{last}-{statistic}"
+    key = f"run-{view.entry.name}-{view.name}-{signal}-sequence{view.sequence}-{view.labels}-{first}-{last}-{statistic}"
     st.plotly_chart(
         figure,
         key=key,
@@ -227,6 +140,7 @@ def show_saturation(view: View, result: xr.Dataset | str, units: Sequence[int]) 
     if isinstance(result, str):
         st.text(result)
         return None
+    result = result.isel(layer=0, direction=0)
     bounded = result["signal"].values.tolist()
     gates = [name for name, role in zip(bounded, result["role"].values, strict=True) if role in GATE_ROLES]
     every = "all gates" if gates else "all signals"
@@ -278,53 +192,30 @@ def take_points(key: str) -> None:
 
 
 def show_ways_out(
-    view: View, table: pd.DataFrame | None, window: tuple[int, int] | None, units: Sequence[int], panels: Sequence[str]
+    view: View,
+    signal: str,
+    table: pd.DataFrame | None,
+    window: tuple[int, int] | None,
+    units: Sequence[int],
+    panels: Sequence[str],
 ) -> None:
     """Downloads, and the code that draws the same."""
-    row = st.container(horizontal=True)
-    if table is not None:
-        row.download_button(
-            "Saturation table (CSV)",
-            lambda: table.to_csv(index=False),
-            file_name=f"saturation-{view.module}-layer{view.layer}-{view.direction}.csv",
-            mime="text/csv",
-            on_click="ignore",
-        )
-    row.download_button(
-        "Heatmap (PNG)",
-        lambda: picture(view, window),
-        file_name=f"{view.name}.png",
-        mime="image/png",
-        on_click="ignore",
+
+    def heatmap(ax: "Axes") -> None:
+        from gatescope.probe.plots.signal import plot_signal
+
+        plot_signal(view.recording, signal, **view.where, labels=view.labels, ax=ax)
+        if window:
+            ax.set_xlim(window[0] - 0.5, window[1] + 0.5)
+
+    lines = summary.run_code(signal, view.where, labels=view.labels, units=units, panels=panels, window=window)
+    ways_out.show(
+        f"{view.module}-{signal}-layer{view.layer}-{view.direction}-sequence{view.sequence}",
+        code=view.code(*lines),
+        tables={} if table is None else {"saturation": lambda: table},
+        pictures={"heatmap": heatmap},
     )
-    if st.toggle("The code that draws this"):  # the browser's highlighter takes a second: only for who asks
-        text = summary.code(
-            str(view.entry.path),
-            view.module if view.tree else None,
-            view.signal,
-            view.where,
-            labels=view.labels,
-            units=units,
-            panels=panels,
-            window=window,
-        )
-        st.code(text, language="python", wrap_lines=True)
-
-
-def picture(view: View, window: tuple[int, int] | None) -> bytes:
-    """What `plot_signal` draws, as a PNG file; matplotlib is loaded when somebody asks for it."""
-    from matplotlib.figure import Figure
-
-    from gatescope.probe.plots.signal import plot_signal
-
-    figure = Figure(figsize=(12, 6), layout="constrained")
-    axes = plot_signal(view.recording, view.signal, **view.where, labels=view.labels, ax=figure.subplots())
-    if window:
-        axes.set_xlim(window[0] - 0.5, window[1] + 0.5)
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=150)
-    return file.getvalue()
 
 
 if __name__ == "__main__":
-    page()
+    chooser.page("Gates and states", show)

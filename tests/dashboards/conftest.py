@@ -17,10 +17,12 @@ from gatescope.probe.store import save_recording
 def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[..., AppTest]:
     """Open the page on some folders, as `gatescope dashboard FOLDER ...` would, with an address if one is given."""
 
-    def open_page(*folders: Path, **address: str) -> AppTest:
+    def open_page(*folders: Path, view: str = "gates", **address: str) -> AppTest:
         monkeypatch.setattr(sys, "argv", [str(APP), *map(str, folders)])
         st.cache_resource.clear()
         page = AppTest.from_file(str(APP), default_timeout=60)
+        if view != "overview":
+            page.switch_page(f"views/{view}.py")
         for name, value in address.items():
             page.query_params[name] = value
         return page.run()
