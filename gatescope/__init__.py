@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         from_torch,
         to_torch,
     )
+    from .probe.ablation import ablation
     from .probe.analyzers.alignment import alignment
     from .probe.analyzers.describe import describe
     from .probe.analyzers.drift import drift
@@ -46,8 +47,10 @@ if TYPE_CHECKING:
     from .probe.concat import concat
     from .probe.estimate import Estimate, estimate
     from .probe.find import modules, register
+    from .probe.fixed_points import fixed_points
     from .probe.forget_bias import forget_bias, set_forget_bias
     from .probe.loss_gradient import loss_gradient
+    from .probe.opened import opened
     from .probe.overview import open_overview
     from .probe.plots.alignment import figure_alignment, plot_alignment, plot_lags
     from .probe.plots.drift import plot_drift
@@ -86,6 +89,7 @@ _HOMES = {
         "from_torch",
         "to_torch",
     ),
+    "probe.ablation": ("ablation",),
     "probe.analyzers.alignment": ("alignment",),
     "probe.analyzers.describe": ("describe",),
     "probe.analyzers.drift": ("drift",),
@@ -103,8 +107,10 @@ _HOMES = {
     "probe.concat": ("concat",),
     "probe.estimate": ("Estimate", "estimate"),
     "probe.find": ("modules", "register"),
+    "probe.fixed_points": ("fixed_points",),
     "probe.forget_bias": ("forget_bias", "set_forget_bias"),
     "probe.loss_gradient": ("loss_gradient",),
+    "probe.opened": ("opened",),
     "probe.overview": ("open_overview",),
     "probe.plots.alignment": ("figure_alignment", "plot_alignment", "plot_lags"),
     "probe.plots.drift": ("plot_drift",),
@@ -144,6 +150,7 @@ __all__ = [
     "SchemaError",
     "Signal",
     "__version__",
+    "ablation",
     "alignment",
     "attach",
     "cells",
@@ -154,6 +161,7 @@ __all__ = [
     "event_average",
     "examples",
     "figure_alignment",
+    "fixed_points",
     "forget_bias",
     "from_torch",
     "gradient_flow",
@@ -163,6 +171,7 @@ __all__ = [
     "modules",
     "open_overview",
     "open_recording",
+    "opened",
     "plot_alignment",
     "plot_cell_path",
     "plot_drift",

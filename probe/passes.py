@@ -1,0 +1,196 @@
+"""Runs of a model under lesions: many in one pass where the model lets its batch be repeated, else one by one."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from .lesions import Fill, Held, Lesion
+from .metrics import Metric, measured
+from .opened import tapped
+from .progress import Bar
+from .repeating import Split, alike, copy_of, layouts, leaves, repeated, same, splits, take
+
+TRIED = 8  # most copies in the run that shows whether the batch may be repeated
+FEWEST = 6  # lesions, and copies in a pass, from which repeating the batch pays
+MANY = 20  # copies in a pass from which two more show that it went well
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4}  # relative, of what the same rows answer in a larger batch
+COARSE = 5e-2  # of half precision
+
+Job = tuple[Lesion, int]  # a lesion, and which draw of donors it has
+Numbers = npt.NDArray[np.float64]
+
+
+class Passes:
+    """A model, what it reads and how it is judged; `run` gives the effect of each lesion on each sequence.
+
+    Attributes
+    ----------
+    intact : what the metric says of the intact model.
+    steps : of the module in a run.
+    copies : of the batch in one pass; 1 where lesions run one by one.
+    remark : why they do, where not for the size of the batch.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        path: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        metric: Metric,
+        fill: Fill,
+        rows: int,
+        batch_dim: int | None,
+    ) -> None:
+        self.model, self.path, self.metric, self.fill = model, path, metric, fill
+        self.inputs, self.most, self.batch_dim = (args, kwargs), rows, batch_dim
+        self.random = random_state(model)
+        self.output, heard = self.answer([None], self.inputs)
+        self.rows, self.calls, self.steps = heard.rows, heard.calls, heard.steps
+        self.intact = measured(metric, self.output, "the intact model")
+        self.tolerance = tolerance_of(model)
+        self.copies, self.remark = 1, ""
+        self.dims: list[int | None] = []
+        self.how: list[Split] = []
+
+    def answer(
+        self,
+        lesions: Sequence[Lesion | None],
+        inputs: tuple[tuple[Any, ...], dict[str, Any]],
+        draws: Sequence[int] = (),
+    ) -> tuple[Any, Held]:
+        """One run, each copy of the batch under its lesion, from the same random numbers every time."""
+        self.fill.draws = draws or (0,) * len(lesions)
+        held = Held(lesions, self.fill)
+        set_random_state(self.random)
+        with tapped(self.model, {self.path: held}):
+            output = self.model(*inputs[0], **inputs[1])
+        if not held.calls:
+            raise ValueError(f"the model must call its module {self.path!r}; it did not on these inputs. Give others.")
+        return output, held
+
+    def run(self, jobs: Sequence[Job], shown: Bar | None) -> Iterator[Numbers]:
+        """Effects (metric, sequence) of each job, in order."""
+        done = 0
+        if len(jobs) >= FEWEST and self.most // self.rows >= FEWEST:
+            self.prepare(jobs[-1], min(TRIED, max(3, len(jobs) // TRIED)))
+        checks = 2 if self.copies >= MANY else 0
+        while self.copies > 1 and done < len(jobs):
+            part = jobs[done : done + self.copies - checks]
+            found = self.several(part, jobs[-1] if checks else None)
+            if found is None:
+                self.copies, self.remark = 1, "one by one: copies that were left intact did not stay so"
+                break
+            yield from found
+            done += len(part)
+            tick(shown, len(part))
+        if done < len(jobs):
+            yield from self.one_by_one(jobs[done:], shown)
+
+    def one_by_one(self, jobs: Sequence[Job], shown: Bar | None) -> Iterator[Numbers]:
+        again, _ = self.answer([None], self.inputs)
+        if not alike(self.output, again, self.tolerance):
+            raise ValueError(
+                f"the model must give the same output for the same inputs; {type(self.model).__name__} does not in "
+                "evaluation mode. Wrap it so that each call begins from the same state."
+            )
+        for lesion, draw in jobs:
+            output, _ = self.answer([lesion], self.inputs, [draw])
+            said = measured(self.metric, output, f"the model without {named(lesion)}", self.intact)
+            yield said.values - self.intact.values
+            tick(shown, 1)
+
+    def several(self, jobs: Sequence[Job], known: Job | None) -> list[Numbers] | None:
+        """Effects of some jobs in one pass; as a check its last copies are intact and under a known lesion."""
+        lesions: list[Lesion | None] = [lesion for lesion, _ in jobs]
+        draws = [draw for _, draw in jobs]
+        if known is not None:
+            lesions, draws = [*lesions, None, known[0]], [*draws, 0, known[1]]
+        copies, intact = len(lesions), self.intact
+        output, _ = self.answer(lesions, repeated(self.inputs, self.dims, copies), draws)
+        copied = [copy_of(output, self.how, copies, which) for which in range(copies)]
+        if known is not None:
+            last, first = copied.pop(), copied.pop()
+            if not (alike(self.output, first, self.tolerance) and alike(self.known, last, self.tolerance)):
+                return None
+            intact = measured(self.metric, first, "the intact model", self.intact)
+        return [
+            measured(self.metric, each, f"the model without {named(lesion)}", self.intact).values - intact.values
+            for each, (lesion, _) in zip(copied, jobs, strict=True)
+        ]
+
+    def prepare(self, known: Job, copies: int) -> None:
+        """Find how inputs are repeated and outputs taken apart, and prove it; else say in `remark` why not."""
+        self.known, _ = self.answer([known[0]], self.inputs, [known[1]])
+        reason = f"no input has a dimension of {self.rows} sequences, as many as the module reads"
+        for dims in layouts(self.inputs, self.rows, self.batch_dim):
+            if all(dim is None for dim in dims):
+                continue
+            reason = self.tried(dims, copies, known)
+            if not reason:
+                self.dims, self.copies = dims, self.most // self.rows
+                return
+        self.remark = f"one by one: {reason}"
+
+    def tried(self, dims: list[int | None], copies: int, known: Job) -> str:
+        """Why the inputs may not be repeated along these dims; empty where they may, and `how` is set."""
+        lesions = [known[0] if copy % 2 else None for copy in range(copies)]
+        try:
+            output, held = self.answer(lesions, repeated(self.inputs, dims, copies), [known[1]] * copies)
+        except Exception as error:  # the user's model on inputs that it was not made for
+            return f"the model raises {type(error).__name__} on a repeated batch"
+        if (held.rows, held.calls) != (copies * self.rows, self.calls):
+            return "the module does not read a repeated batch as more sequences"
+        ways = splits(self.output, output, copies)
+        if ways is None:
+            return "the model's output does not grow with its batch"
+        expected = [leaves(self.known if copy % 2 else self.output) for copy in range(copies)]
+        self.how = []
+        for place, (leaf, options) in enumerate(zip(leaves(output), ways, strict=True)):
+            good = (
+                how
+                for how in options
+                if all(
+                    same(each[place], take(leaf, how, copies, copy), self.tolerance)
+                    for copy, each in enumerate(expected)
+                )
+            )
+            how = next(good, None)
+            if how is None:
+                return "what the model answers to one sequence depends on the others in the batch"
+            self.how.append(how)
+        return ""
+
+
+def named(lesion: Lesion) -> str:
+    """A lesion in words."""
+    many = len(lesion.units) > 1
+    units = f"unit{'s' if many else ''} {lesion.units[0]}" + (f" to {lesion.units[-1]}" if many else "")
+    gate = f"{lesion.signals[0]} of " if len(lesion.signals) == 1 and lesion.signals[0].endswith("_gate") else ""
+    return f"{gate}{units} of layer {lesion.layer}, {lesion.direction}"
+
+
+def tick(shown: Bar | None, times: int) -> None:
+    for _ in range(times if shown is not None else 0):
+        shown.update()  # type: ignore[union-attr]
+
+
+def tolerance_of(model: nn.Module) -> float:
+    kinds = {weight.dtype for weight in model.parameters() if weight.is_floating_point()} or {torch.float32}
+    return max(TOLERANCES.get(kind, COARSE) for kind in kinds)
+
+
+def random_state(model: nn.Module) -> tuple[torch.Tensor, dict[int, torch.Tensor]]:
+    """Of the CPU and of the devices that the model is on."""
+    devices = {weight.device.index for weight in model.parameters() if weight.device.type == "cuda"}
+    return torch.get_rng_state(), {device: torch.cuda.get_rng_state(device) for device in devices}
+
+
+def set_random_state(state: tuple[torch.Tensor, dict[int, torch.Tensor]]) -> None:
+    torch.set_rng_state(state[0])
+    for device, kept in state[1].items():
+        torch.cuda.set_rng_state(kept, device)
