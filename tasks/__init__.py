@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .flipflop import FlipFlop
     from .grammar import CERG, ERG, Reber, Sample
     from .history import History
     from .sequence_model import SequenceModel
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 # What stands where, as in gatescope itself: numba, xarray and torch load only when a name needs them.
 _HOMES = {
+    "flipflop": ("FlipFlop",),
     "grammar": ("CERG", "ERG", "Reber", "Sample"),
     "history": ("History",),
     "sequence_model": ("SequenceModel",),
@@ -23,6 +25,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "CERG",
     "ERG",
+    "FlipFlop",
     "History",
     "Reber",
     "Sample",
