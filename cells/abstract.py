@@ -1,7 +1,7 @@
 """What every cell is: named signals, a carried state, and `forward` with the equations of one step."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import sqrt
 from types import MappingProxyType
 from typing import Any
@@ -11,6 +11,9 @@ from torch import Tensor, nn
 
 from ..signals import Signal, Tap, no_tap
 from .scan import Remember, step
+
+Advance = Callable[[Any, tuple[Tensor, ...], Tap], tuple[Tensor, ...]]
+"""One step: from what it reads, the state before it and a tap to the state after it."""
 
 
 class AbstractCell(nn.Module, ABC):
@@ -64,6 +67,14 @@ class AbstractCell(nn.Module, ABC):
         (time, sequence, input_size), the shown state holds the state *before* each step (time, sequence, unit) and the
         others are the initial ones (sequence, unit).
         """
+
+    def steps(self, x: Tensor) -> tuple[Sequence[Any], Advance]:
+        """What each step reads of `x` (time, sequence, input_size), and the step itself, for running step by step.
+
+        The step computes what `forward` does, with the products that do not wait for a state taken for all steps at
+        once. A cell that has no such form is called as it is.
+        """
+        return x.unbind(0), self
 
     @property
     def output_size(self) -> int:

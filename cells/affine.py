@@ -6,13 +6,15 @@ once, and everything falls back to `linear` where it is missing or disagrees.
 """
 
 # ruff: noqa: F722 (shapes in annotations are jaxtyping's)
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import linear
+
+from ..signals import Tap, no_tap
 
 MANY_ROWS = 256
 """Rows from which the faster product pays for its set-up."""
@@ -47,8 +49,25 @@ def joint_affine(
     """
     if not (_many(x, weight_ih, bias_ih) and _many(h, weight_hh, bias_hh)):
         return linear(x, weight_ih, bias_ih) + linear(h, weight_hh, bias_hh)
-    bias = bias_ih + bias_hh if bias_ih is not None and bias_hh is not None else bias_ih if bias_hh is None else bias_hh
-    return onednn()(torch.cat([x, h], -1), torch.cat([weight_ih, weight_hh], -1), bias)
+    return onednn()(torch.cat([x, h], -1), torch.cat([weight_ih, weight_hh], -1), summed(bias_ih, bias_hh))
+
+
+def summed(bias_ih: Tensor | None, bias_hh: Tensor | None) -> Tensor | None:
+    """Both biases as one."""
+    return bias_hh if bias_ih is None else bias_ih if bias_hh is None else bias_ih + bias_hh
+
+
+def side_by_side(tap: Tap, names: Sequence[str], values: Tensor) -> Tensor:
+    """Values that stand side by side in equal parts, each through the tap by its name, and as one piece again.
+
+    >>> side_by_side(lambda name, value: 10 * value if name == "b" else value, ("a", "b"), torch.tensor([1.0, 2.0]))
+    tensor([ 1., 20.])
+    """
+    if tap is no_tap:
+        return values
+    parts = values.chunk(len(names), dim=-1)
+    found = [tap(name, part) for name, part in zip(names, parts, strict=True)]
+    return values if all(one is other for one, other in zip(parts, found, strict=True)) else torch.cat(found, dim=-1)
 
 
 def _many(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:

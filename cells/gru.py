@@ -1,16 +1,20 @@
 """The GRU as torch computes it: the reset gate acts after the recurrent product, the update gate keeps."""
 
 # ruff: noqa: F722 (shapes in annotations are jaxtyping's)
-from typing import final
+from collections.abc import Sequence
+from typing import Any, final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from ..signals import Signal, Tap, no_tap
-from .abstract import AbstractCell
-from .affine import affine
+from .abstract import AbstractCell, Advance
+from .affine import affine, side_by_side
 from .scan import Remember, step
+
+PREACTIVATIONS = ("reset_gate_preactivation", "update_gate_preactivation")
 
 
 @final
@@ -90,3 +94,21 @@ class GRUCell(AbstractCell):
         n = tap("candidate", tap("candidate_preactivation", x_n + r * h_n).tanh())
         h = tap("hidden_state", step(z, (1 - z) * n, h))
         return (h,)
+
+    def steps(self, x: Float[Tensor, "time sequence input"]) -> tuple[Sequence[Any], Advance]:
+        weight, bias = self.weight_hh, self.bias_hh
+        gates = 2 * self.hidden_size
+
+        def advance(x: tuple[Tensor, Tensor], state: tuple[Tensor, ...], tap: Tap) -> tuple[Tensor, ...]:
+            (h,) = state
+            x_rz, x_n = x
+            h_rz, h_n = linear(h, weight, bias).tensor_split((gates,), dim=-1)
+            r, z = side_by_side(tap, PREACTIVATIONS, x_rz + h_rz).sigmoid().chunk(2, dim=-1)
+            r, z = tap("reset_gate", r), tap("update_gate", z)
+            h_n = tap("candidate_recurrent", h_n)
+            n = tap("candidate", tap("candidate_preactivation", x_n + r * h_n).tanh())
+            h = tap("hidden_state", step(z, (1 - z) * n, h))
+            return (h,)
+
+        reads = linear(x, self.weight_ih, self.bias_ih)
+        return list(zip(reads[..., :gates].unbind(0), reads[..., gates:].unbind(0), strict=True)), advance

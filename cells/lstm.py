@@ -1,16 +1,20 @@
 """The LSTM with a forget gate, as torch computes it (Hochreiter and Schmidhuber 1997; Gers et al. 2000)."""
 
 # ruff: noqa: F722 (shapes in annotations are jaxtyping's)
-from typing import final
+from collections.abc import Sequence
+from typing import Any, final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from ..signals import Signal, Tap, no_tap
-from .abstract import AbstractCell
-from .affine import affine, joint_affine
+from .abstract import AbstractCell, Advance
+from .affine import affine, joint_affine, side_by_side, summed
 from .scan import Remember, step
+
+PREACTIVATIONS = tuple(f"{name}_preactivation" for name in ("input_gate", "forget_gate", "candidate", "output_gate"))
 
 
 @final
@@ -101,3 +105,20 @@ class LSTMCell(AbstractCell):
         h = o * c.tanh()
         h = tap("hidden_state", h if self.weight_hr is None else affine(h, self.weight_hr, None))
         return h, c
+
+    def steps(self, x: Float[Tensor, "time sequence input"]) -> tuple[Sequence[Any], Advance]:
+        recurrent = self.weight_hh.t()
+        projection = None if self.weight_hr is None else self.weight_hr.t()
+
+        def advance(x: Tensor, state: tuple[Tensor, ...], tap: Tap) -> tuple[Tensor, ...]:
+            h, c = state
+            gates = side_by_side(tap, PREACTIVATIONS, torch.addmm(x, h, recurrent))
+            i, f, _, o = gates.sigmoid().chunk(4, dim=-1)
+            i, f, o = tap("input_gate", i), tap("forget_gate", f), tap("output_gate", o)
+            g = tap("candidate", gates.chunk(4, dim=-1)[2].tanh())
+            c = tap("cell_state", step(f, i * g, c))
+            h = o * c.tanh()
+            h = tap("hidden_state", h if projection is None else h @ projection)
+            return h, c
+
+        return linear(x, self.weight_ih, summed(self.bias_ih, self.bias_hh)).unbind(0), advance

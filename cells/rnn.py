@@ -1,15 +1,17 @@
 """The plain (Elman) RNN as torch computes it."""
 
 # ruff: noqa: F722 (shapes in annotations are jaxtyping's)
-from typing import Literal, final
+from collections.abc import Sequence
+from typing import Any, Literal, final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from ..signals import Signal, Tap, no_tap
-from .abstract import AbstractCell
-from .affine import joint_affine
+from .abstract import AbstractCell, Advance
+from .affine import joint_affine, summed
 from .scan import Remember, step
 
 Nonlinearity = Literal["tanh", "relu"]
@@ -86,6 +88,16 @@ class RNNCell(AbstractCell):
         a = tap("hidden_state_preactivation", a)
         h = tap("hidden_state", a.tanh() if self.nonlinearity == "tanh" else a.relu())
         return (h,)
+
+    def steps(self, x: Float[Tensor, "time sequence input"]) -> tuple[Sequence[Any], Advance]:
+        recurrent, squash = self.weight_hh.t(), torch.tanh if self.nonlinearity == "tanh" else torch.relu
+
+        def advance(x: Tensor, state: tuple[Tensor, ...], tap: Tap) -> tuple[Tensor, ...]:
+            (h,) = state
+            a = tap("hidden_state_preactivation", torch.addmm(x, h, recurrent))
+            return (tap("hidden_state", squash(a)),)
+
+        return linear(x, self.weight_ih, summed(self.bias_ih, self.bias_hh)).unbind(0), advance
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}, nonlinearity={self.nonlinearity!r}"

@@ -138,7 +138,7 @@ def hears(listener: Listener) -> bool:
     return _thread.dispatcher is not None and listener in _thread.dispatcher.listeners
 
 
-def opaque(act: Callable[..., None]) -> Callable[..., None]:
+def opaque(act: Callable[..., T]) -> Callable[..., T]:
     """What torch.compile calls and does not look into."""
     dynamo = sys.modules.get("torch._dynamo")
     return act if dynamo is None else dynamo.disable(act)

@@ -35,6 +35,10 @@ class ForeignCell(Single):
         return [[self.built]]
 
     def read(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, random: Tensor | None) -> Call:
+        return self.call(*self.parts(args, kwargs, output))
+
+    def parts(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> tuple[Tensor, State | None, State]:
+        """Input, state before (`None` where none was given) and state after a call."""
         if self.registration.read is not None:
             input, state, new = self.registration.read(args, kwargs, output)
         else:
@@ -43,7 +47,7 @@ class ForeignCell(Single):
             new = output
         given, answered = None if state is None else self.entries(state), self.entries(new)
         self.require_step(input, given, answered)
-        return self.call(input, given, answered)
+        return input, given, answered
 
     def entries(self, state: Any) -> State:
         return as_tuple(state) if isinstance(state, (Tensor, tuple, list)) else (state,)

@@ -82,7 +82,8 @@ class Listening:
 
     def before(self, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         observed = self.observed[path]
-        told = observed.runs_kernels and hears(self)  # then the kernel says in which state it found the generator
+        runs_kernels = observed.runs_kernels and "forward" not in vars(observed.module)
+        told = runs_kernels and hears(self)  # then the kernel says in which state it found the generator
         self.calls.enter(path, None if told else observed.random_state())
 
     def after(self, path: str, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:

@@ -1,5 +1,6 @@
 """Cells that are called once per step: torch's and our own."""
 
+from copy import copy
 from typing import Any
 
 import torch
@@ -89,7 +90,11 @@ class OpenCell(Single):
     module: AbstractCell
 
     def cells(self) -> list[list[AbstractCell]]:
-        return [[settled(self.module)]]
+        cell = settled(self.module)
+        if "forward" in vars(cell):  # it runs openly, and what is rebuilt must not be taken for a call
+            cell = copy(cell)
+            del vars(cell)["forward"]
+        return [[cell]]
 
     def read(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, random: Tensor | None) -> Call:
         return self.call(argument(args, kwargs, 0, "x"), as_tuple(argument(args, kwargs, 1, "state")), output)

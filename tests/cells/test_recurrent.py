@@ -155,7 +155,7 @@ def test_every_value_of_every_step_is_tapped_with_its_place():
 
     x = torch.randn(5, 2, 3)
     output, state = network(x, tap=tap)
-    names = ["reset_gate_preactivation", "reset_gate", "update_gate_preactivation", "update_gate"]
+    names = ["reset_gate_preactivation", "update_gate_preactivation", "reset_gate", "update_gate"]
     names += ["candidate_recurrent", "candidate_preactivation", "candidate", "hidden_state"]
     order = {"forward": range(5), "backward": range(4, -1, -1)}
     places = [(layer, way, time) for layer in range(2) for way in order for time in order[way]]
