@@ -60,7 +60,11 @@ def describe(recording: xr.Dataset, *, most: int = MOST) -> xr.Dataset:
     require_recording(recording, "describe")
     if most < 1:
         raise ValueError(f"most must be at least 1 finding; {most!r} came.")
-    found = [finding for finder in FINDERS for finding in finder(recording)]
+    return conclude(recording, [finding for finder in FINDERS for finding in finder(recording)], most)
+
+
+def conclude(recording: xr.Dataset, found: list[Finding], most: int) -> xr.Dataset:
+    """The result of `describe` from what its finders found, whoever called them."""
     result = _table(_chosen(found, most))
     result.attrs = {key: recording.attrs[key] for key in KEPT_ATTRS if key in recording.attrs}
     return result.assign_attrs({"measure": "describe", "most": int(most), "found": len(found), "level": LEVEL})
