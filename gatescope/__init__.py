@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from .probe.analyzers.timescales import timescales
     from .probe.analyzers.triggers import triggers
     from .probe.attach import attach, record
+    from .probe.attribution import attribution
+    from .probe.attribution_target import unit
     from .probe.concat import concat
     from .probe.estimate import Estimate, estimate
     from .probe.find import modules, register
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from .probe.rebuild import ParityError
     from .probe.schema import SchemaError, validate
     from .probe.store import open_recording, save_recording
+    from .report_file import report
     from .tasks.examples import examples, load_example
     from .tasks.training import train
 
@@ -104,6 +107,8 @@ _HOMES = {
     "probe.analyzers.timescales": ("timescales",),
     "probe.analyzers.triggers": ("triggers",),
     "probe.attach": ("attach", "record"),
+    "probe.attribution": ("attribution",),
+    "probe.attribution_target": ("unit",),
     "probe.concat": ("concat",),
     "probe.estimate": ("Estimate", "estimate"),
     "probe.find": ("modules", "register"),
@@ -129,6 +134,7 @@ _HOMES = {
     "probe.rebuild": ("ParityError",),
     "probe.schema": ("SchemaError", "validate"),
     "probe.store": ("open_recording", "save_recording"),
+    "report_file": ("report",),
     "tasks.examples": ("examples", "load_example"),
     "tasks.training": ("train",),
 }
@@ -153,6 +159,7 @@ __all__ = [
     "ablation",
     "alignment",
     "attach",
+    "attribution",
     "cells",
     "concat",
     "describe",
@@ -191,6 +198,7 @@ __all__ = [
     "plot_triggers",
     "record",
     "register",
+    "report",
     "resets",
     "role_agreement",
     "roles",
@@ -203,6 +211,7 @@ __all__ = [
     "to_torch",
     "train",
     "triggers",
+    "unit",
     "validate",
 ]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .report_verb import report
 from .signals import VERSION
 
 if TYPE_CHECKING:
@@ -202,6 +203,9 @@ def reproduce(
         max_streams=max_streams,
         quick=quick,
     )
+
+
+app.command()(report)
 
 
 @app.command()
