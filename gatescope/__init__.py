@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .probe.analyzers.lyapunov import lyapunov
     from .probe.analyzers.resets import resets
     from .probe.analyzers.role_agreement import role_agreement
+    from .probe.analyzers.role_check import role_check
     from .probe.analyzers.roles import roles
     from .probe.analyzers.saturation import saturation
     from .probe.analyzers.selectivity import selectivity
@@ -54,12 +55,14 @@ if TYPE_CHECKING:
     from .probe.loss_gradient import loss_gradient
     from .probe.opened import opened
     from .probe.overview import open_overview
+    from .probe.plots.ablation import plot_ablation
     from .probe.plots.alignment import figure_alignment, plot_alignment, plot_lags
     from .probe.plots.drift import plot_drift
     from .probe.plots.event_average import plot_event_average
     from .probe.plots.gradient_flow import plot_cell_path, plot_gradient_flow, plot_knockout, plot_path_share
     from .probe.plots.lyapunov import plot_lyapunov
     from .probe.plots.resets import plot_resets
+    from .probe.plots.role_check import plot_role_check
     from .probe.plots.roles import plot_roles
     from .probe.plots.saturation import plot_saturation
     from .probe.plots.selectivity import plot_selectivity
@@ -101,6 +104,7 @@ _HOMES = {
     "probe.analyzers.lyapunov": ("lyapunov",),
     "probe.analyzers.resets": ("resets",),
     "probe.analyzers.role_agreement": ("role_agreement",),
+    "probe.analyzers.role_check": ("role_check",),
     "probe.analyzers.roles": ("roles",),
     "probe.analyzers.saturation": ("saturation",),
     "probe.analyzers.selectivity": ("selectivity",),
@@ -117,12 +121,14 @@ _HOMES = {
     "probe.loss_gradient": ("loss_gradient",),
     "probe.opened": ("opened",),
     "probe.overview": ("open_overview",),
+    "probe.plots.ablation": ("plot_ablation",),
     "probe.plots.alignment": ("figure_alignment", "plot_alignment", "plot_lags"),
     "probe.plots.drift": ("plot_drift",),
     "probe.plots.event_average": ("plot_event_average",),
     "probe.plots.gradient_flow": ("plot_cell_path", "plot_gradient_flow", "plot_knockout", "plot_path_share"),
     "probe.plots.lyapunov": ("plot_lyapunov",),
     "probe.plots.resets": ("plot_resets",),
+    "probe.plots.role_check": ("plot_role_check",),
     "probe.plots.roles": ("plot_roles",),
     "probe.plots.saturation": ("plot_saturation",),
     "probe.plots.selectivity": ("plot_selectivity",),
@@ -179,6 +185,7 @@ __all__ = [
     "open_overview",
     "open_recording",
     "opened",
+    "plot_ablation",
     "plot_alignment",
     "plot_cell_path",
     "plot_drift",
@@ -189,6 +196,7 @@ __all__ = [
     "plot_lyapunov",
     "plot_path_share",
     "plot_resets",
+    "plot_role_check",
     "plot_roles",
     "plot_saturation",
     "plot_selectivity",
@@ -201,6 +209,7 @@ __all__ = [
     "report",
     "resets",
     "role_agreement",
+    "role_check",
     "roles",
     "saturation",
     "save_recording",
