@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .probe.find import modules, register
     from .probe.fixed_points import fixed_points
     from .probe.forget_bias import forget_bias, set_forget_bias
+    from .probe.intervene import intervene
     from .probe.loss_gradient import loss_gradient
     from .probe.opened import opened
     from .probe.overview import open_overview
@@ -70,8 +71,10 @@ if TYPE_CHECKING:
     from .probe.plots.timescales import plot_timescales
     from .probe.plots.traces import plot_traces
     from .probe.plots.triggers import plot_triggers
+    from .probe.plots.unit import figure_unit
     from .probe.probe import Probe
     from .probe.rebuild import ParityError
+    from .probe.replacement import resampled
     from .probe.schema import SchemaError, validate
     from .probe.store import open_recording, save_recording
     from .report_file import report
@@ -118,6 +121,7 @@ _HOMES = {
     "probe.find": ("modules", "register"),
     "probe.fixed_points": ("fixed_points",),
     "probe.forget_bias": ("forget_bias", "set_forget_bias"),
+    "probe.intervene": ("intervene",),
     "probe.loss_gradient": ("loss_gradient",),
     "probe.opened": ("opened",),
     "probe.overview": ("open_overview",),
@@ -136,8 +140,10 @@ _HOMES = {
     "probe.plots.timescales": ("plot_timescales",),
     "probe.plots.traces": ("plot_traces",),
     "probe.plots.triggers": ("plot_triggers",),
+    "probe.plots.unit": ("figure_unit",),
     "probe.probe": ("Probe",),
     "probe.rebuild": ("ParityError",),
+    "probe.replacement": ("resampled",),
     "probe.schema": ("SchemaError", "validate"),
     "probe.store": ("open_recording", "save_recording"),
     "report_file": ("report",),
@@ -174,10 +180,12 @@ __all__ = [
     "event_average",
     "examples",
     "figure_alignment",
+    "figure_unit",
     "fixed_points",
     "forget_bias",
     "from_torch",
     "gradient_flow",
+    "intervene",
     "load_example",
     "loss_gradient",
     "lyapunov",

@@ -68,7 +68,7 @@ def plot_traces(
     F. A. Gers, J. Schmidhuber, F. Cummins (2000). Learning to Forget: Continual Prediction with LSTM, figure 8.
     Neural Computation 12(10). doi 10.1162/089976600300015015.
     """
-    names = list(signals) if signals is not None else _gate_and_memory(recording)
+    names = list(signals) if signals is not None else gate_and_memory(recording)
     runs = [chosen_units(one_run(recording, name, layer, direction, sequence), units) for name in names]
     panels = _panels(names, axes, runs[0].sizes["time"])
     for panel, run in zip(panels, runs, strict=True):
@@ -86,7 +86,7 @@ def plot_traces(
     return panels
 
 
-def _gate_and_memory(recording: xr.Dataset) -> list[str]:
+def gate_and_memory(recording: xr.Dataset) -> list[str]:
     """The signal that keeps the memory, where one does, and the memory; of these only what was recorded."""
     form, name = retention_form(str(recording.attrs.get("retention", "none")))
     memories = [str(key) for key, values in recording.data_vars.items() if values.attrs.get("role") == "memory"]
