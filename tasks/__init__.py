@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from .flipflop import FlipFlop
     from .grammar import CERG, ERG, Reber, Sample
     from .history import History
+    from .lags import lag_errors, long_steps
     from .sequence_model import SequenceModel
     from .statistics import longest_strings, string_lengths
     from .testing import first_errors
@@ -16,6 +17,7 @@ _HOMES = {
     "flipflop": ("FlipFlop",),
     "grammar": ("CERG", "ERG", "Reber", "Sample"),
     "history": ("History",),
+    "lags": ("lag_errors", "long_steps"),
     "sequence_model": ("SequenceModel",),
     "statistics": ("longest_strings", "string_lengths"),
     "testing": ("first_errors",),
@@ -31,6 +33,8 @@ __all__ = [
     "Sample",
     "SequenceModel",
     "first_errors",
+    "lag_errors",
+    "long_steps",
     "longest_strings",
     "string_lengths",
 ]

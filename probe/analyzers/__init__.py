@@ -8,6 +8,7 @@ from .gradient_flow import gradient_flow
 from .lyapunov import lyapunov
 from .resets import resets
 from .role_agreement import role_agreement
+from .role_check import role_check
 from .roles import roles
 from .saturation import saturation
 from .selectivity import selectivity
@@ -23,6 +24,7 @@ __all__ = [
     "lyapunov",
     "resets",
     "role_agreement",
+    "role_check",
     "roles",
     "saturation",
     "selectivity",
