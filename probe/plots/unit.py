@@ -8,6 +8,7 @@ import numpy.typing as npt
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from ...signals import GATE_ROLES
 from ..schema import SIGNAL_DIMS
@@ -87,8 +88,9 @@ def figure_unit(
         first = figure.add_subplot(rows[0])
         traces = [first, *(figure.add_subplot(rows[row], sharex=first) for row in range(1, len(signals)))]
         run: dict[str, Any] = {"layer": layer, "direction": direction, "sequence": sequence, "labels": labels}
-        plot_traces(recording, unit, signals=signals, axes=traces, **run)
-        _tidy(traces, window)
+        shown = recording if window is None else recording.sel(time=slice(*window))
+        plot_traces(shown, unit, signals=signals, axes=traces, **run)
+        _tidy(traces)
         middle = rows[-2].subgridspec(1, 3, width_ratios=(1, 1, 1.25))
         gates, memory, ends = (figure.add_subplot(place) for place in (middle[0], middle[1], middle[2]))
         lower = rows[-1].subgridspec(1, 2, width_ratios=(1, 1))
@@ -108,15 +110,13 @@ def figure_unit(
     return figure
 
 
-def _tidy(traces: list[Axes], window: tuple[int, int] | None) -> None:
+def _tidy(traces: list[Axes]) -> None:
     """One unit needs no legend, and one axis of time is enough."""
     legend = traces[0].get_legend()
     if legend is not None:
         legend.remove()
     for panel in traces[:-1]:
         panel.tick_params(labelbottom=False)
-    if window is not None:
-        traces[0].set_xlim(window[0] - 0.5, window[1] + 0.5)
 
 
 def _gates(recording: xr.Dataset) -> list[str]:
@@ -197,11 +197,12 @@ def _draw_ends(axes: Axes, here: xr.Dataset) -> None:
     for name, share in {"left": left, "between": 1 - left - right, "right": right}.items():
         axes.barh(range(len(some)), share, left=begin, color=ENDS[name], hatch=HATCHES[name], edgecolor="white")
         begin = begin + share
-    axes.set(xlim=(0, 1), ylim=(len(some) - 0.5, -0.5), title="At the lower end, in between, at the upper end")
+    axes.set(xlim=(0, 1), ylim=(len(some) - 0.5, -0.5), title="Near either end of its range")
     verdicts = here["verdict"].to_numpy().tolist()
     names = here["signal"].to_numpy().tolist()
     axes.set_yticks(range(len(some)), [f"{name}\n{verdict}" for name, verdict in zip(names, verdicts, strict=True)])
-    axes.set_xlabel("share of steps")
+    low, high = (here.attrs.get(name, np.nan) for name in ("low", "high"))
+    axes.set_xlabel(f"share of steps: below {low:g}, between, above {high:g}")
 
 
 def _draw_scales(axes: Axes, here: xr.Dataset) -> None:
@@ -215,10 +216,13 @@ def _draw_scales(axes: Axes, here: xr.Dataset) -> None:
             axes.plot(value, row, "o", color=COLOURS[0])
             said, x = f"  {value:.3g}", value
         else:
-            said, x = ("infinite" if value == np.inf else "none"), low
+            said, x = ("infinite" if value == np.inf else "not reached"), low
         axes.text(x, row - 0.15, said, va="bottom", ha="left", fontsize="small")
     axes.set(xscale="log", xlim=(low, high), ylim=(len(values) - 0.5, -0.7), title="Time scales", xlabel="steps")
     axes.set_yticks(range(len(values)), list(ESTIMATES.values()))
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
 
 
 def _said_of_role(here: xr.Dataset | None) -> list[str]:
