@@ -15,9 +15,9 @@ READING = {
         upwards, the share of boundaries with a reset near. Upper right: at all boundaries and nowhere else. Coloured
         units align better than chance (p below 0.05 against all circular shifts of their resets, corrected over all
         units).""",
-    "around": """The mean retention and the mean size of the memory before and after the first step of a reset, a line
-        per unit; dashed, its mean over all steps. A memory that falls to nothing was thrown away; one that stays as
-        large was overwritten.""",
+    "around": """The mean retention and the mean size of the memory before and after the first step of a reset, for the
+        units that reset most; dashed, their means over all steps. A memory that falls to nothing was thrown away; one
+        that stays as large was overwritten.""",
     "triggers": """How many times as often as on average the units reset at each label; the line is the average.
         Coloured: more than at any other label, beyond chance. Beside a bar, how many units have it as their
         trigger.""",

@@ -115,7 +115,9 @@ def writable(target: Path, overwrite: bool) -> Path:
     if target.is_dir():
         raise ValueError(f"out must be a file; {target} is a folder. Name a file in it.")
     if os.path.lexists(target) and not overwrite:
-        raise FileExistsError(f"out must be a new file; {target} exists. Name another, or pass overwrite (--overwrite).")
+        raise FileExistsError(
+            f"out must be a new file; {target} exists. Name another, or pass overwrite (--overwrite)."
+        )
     folder = target.absolute().parent
     if not folder.is_dir():
         raise ValueError(f"out must be in a folder that exists; {target.parent} does not. Make it first.")

@@ -1,7 +1,10 @@
 """What a report's picture shows here, in one sentence with numbers, from the results that it draws."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
+import xarray as xr
 
 from .report_code import Space
 from .signals import GATE_ROLES
@@ -34,6 +37,13 @@ def events(space: Space) -> str:
         return reason
     count = result["count"].sel(kind="reset").to_numpy()
     return f"{int(count.sum()):,} resets, in {int((count > 0).sum()):,} of {count.size:,} units, in all sequences."
+
+
+def busiest(events: xr.Dataset, place: Mapping[str, int | str], most: int) -> list[int]:
+    """The units of a layer and direction with the most resets, in the order of their numbers."""
+    count = events["count"].sel(kind="reset", **place).to_numpy()
+    order = np.argsort(-count, kind="stable")[:most]
+    return sorted(int(unit) for unit in events["unit"].to_numpy()[order[count[order] > 0]])
 
 
 def aligned(space: Space) -> str:

@@ -19,6 +19,7 @@ from .report_view import Part, bounded, look
 from .signals import VERSION
 
 LIMIT = 4_500_000  # bytes of all pictures of one report, written as text
+RESERVED = 150_000  # of them for each picture that is still to come
 RESOLUTIONS = (110, 80, 55)  # dots per inch, from the first down to what fits
 FINDINGS = 20
 OWN_ATTRS = ("module", "cell", "retention", "gatescope_version", "training", "created", "measure", "reason")
@@ -81,10 +82,10 @@ class Section(NamedTuple):
             f'<section id="m{self.number}"><h2>{html.said(self.name)} ({html.said(recording.attrs["cell"])})</h2>',
             html.paragraph(self.part.said, "warning") if self.part.said else "",
             html.pairs(facts(recording)),
-            "<h3>Findings</h3>",
-            html.paragraph(refusal) if table is None else self.findings(table, shown),
             "<h3>Health</h3>",
             checks(recording, space),
+            "<h3>Findings</h3>",
+            html.paragraph(refusal) if table is None else self.findings(table, shown),
             f'<h3 id="{html.anchor("m", self.number, "pictures")}">Pictures</h3>',
             html.paragraph("The code below a picture draws it, after these lines:"),
             html.code("\n".join([self.opening, *(line.text() for line in self.part.lines)])),
@@ -118,16 +119,17 @@ class Section(NamedTuple):
         return f'<li>{html.paragraph(one["text"].item())}<p class="soft">{meter}{html.said(about)}{link}</p>{how}</li>'
 
     def pictures(self, shown: Sequence[Picture], space: Space, say: Say) -> list[str]:
-        blocks = []
-        for picture in shown:
+        blocks, room = [], self.room
+        for place, picture in enumerate(shown):
             say(f"  picture: {picture.title}")
             name = html.anchor("m", self.number, picture.name)
             try:
-                inside = pictured(picture, space, self.room // len(shown))
+                inside = pictured(picture, space, room - RESERVED * (len(shown) - 1 - place))
             except ValueError as error:
                 why = html.paragraph(f"No picture: {' '.join(str(error).split())}")
                 blocks.append(html.figure(name, picture.title, why, wide=False))
                 continue
+            room -= len(inside)
             caption = html.paragraph(picture.reading)
             if picture.shows is not None:
                 caption = html.paragraph(picture.shows(space)) + caption

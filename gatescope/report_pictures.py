@@ -14,6 +14,7 @@ from .report_view import RASTER, RECORDING, View, has_boundaries, text_labels
 from .signals import GATE_ROLES, retention_form
 
 SAMPLES, SHIFTS = 50, 1  # of roles and selectivity, as `describe` takes them
+MOST_LINES = 6  # of averages around resets
 WIDE, SQUARE, BROAD = (11.5, 4.6), (6.6, 6.4), (7.6, 5.2)
 
 PART, EVENTS_FOUND = Name("part"), Name("events")
@@ -70,7 +71,7 @@ def pictures(recording: xr.Dataset, view: View, space: Space) -> Iterator[Pictur
     if has_boundaries(recording) and has_events:
         yield alignment()
     if has_events:
-        yield around(view)
+        yield around(view, numbers.busiest(space["events"], view.place, MOST_LINES))
         yield from (triggers(view, label) for label in labels)
     yield from (selectivity(label) for label in labels)
     if any(values.attrs.get("role") in GATE_ROLES for values in recording.data_vars.values()):
@@ -175,12 +176,13 @@ def alignment() -> Picture:
     )
 
 
-def around(view: View) -> Picture:
+def around(view: View, units: list[int]) -> Picture:
+    options = {**view.place, "units": units} if units else view.place
     return Picture(
         "around",
         "Around a reset",
         (EVENTS, Line("average", "gs.event_average", (RECORDING, EVENTS_FOUND))),
-        Line("panels", "gs.plot_event_average", (Name("average"),), view.place),
+        Line("panels", "gs.plot_event_average", (Name("average"),), options),
         reading("around"),
         f"Mean gate and memory around the onset of resets in layer {view.layer}, {view.direction}.",
         SQUARE,
