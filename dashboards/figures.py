@@ -7,7 +7,7 @@ steps on view: its signals have the dimensions (time, unit) or (time, projection
 import html
 import unicodedata
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -19,12 +19,13 @@ from .reduction import MOST_CELLS, MOST_POINTS, bin_size, binned, thinned
 
 MOST_LABEL = 18  # characters of a label along the axis
 MOST_TICKS = 80
-MOST_BOUNDARIES = 250  # beyond, the lines would cover what they divide
+MOST_BOUNDARIES = 100  # beyond, the lines would cover what they divide
+MOST_MARKS, LEAST_ROW = 1_500, 6.0  # resets drawn on the heatmap, and the pixels that a row must have for them
 ROBUST = 99.0  # percentile of |value| that the colours of an unbounded signal reach, as in `plot_signal`
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito; readable on dark too
 SYMBOLS = ("circle", "triangle-up", "square", "diamond", "triangle-down", "cross")
 DASHES = ("solid", "dash", "dot", "dashdot")
-ROW, TRACE_HEIGHT, GAP = 14, 130, 44  # pixels; a row of the heatmap is lower where there are many
+ROW, TRACE_HEIGHT, STRIP_HEIGHT, GAP = 14, 130, 54, 44  # pixels; a row of the heatmap is lower where there are many
 LOWEST, HIGHEST = 160, 520  # of the heatmap
 TOP, BOTTOM = 54, 46
 
@@ -86,6 +87,19 @@ def colour_scale(limits: tuple[float, float]) -> str:
     return "RdBu_r" if limits[0] < 0 else "Viridis"
 
 
+class Resets(NamedTuple):
+    """Onsets of resets of one run, and their units."""
+
+    steps: NDArray[np.int64]
+    units: NDArray[np.int64]
+
+    def within(self, run: xr.Dataset) -> "Resets":
+        """Those on the steps on view."""
+        time = np.asarray(run["time"].values)
+        inside = (self.steps >= time.min()) & (self.steps <= time.max())
+        return Resets(self.steps[inside], self.units[inside])
+
+
 def run_figure(
     run: xr.Dataset,
     signal: str,
@@ -96,6 +110,9 @@ def run_figure(
     limits: tuple[float, float] | None = None,
     statistic: str = "mean",
     most_cells: int = MOST_CELLS,
+    resets: Resets | None = None,
+    groups: Sequence[tuple[str, int]] = (),
+    found: Sequence[tuple[int, int]] = (),
 ) -> go.Figure:
     """A signal as a heatmap of time by unit, and below it the traces of some units on the same time axis.
 
@@ -115,6 +132,13 @@ def run_figure(
         Ends of the colour scale; by default those of the steps on view.
     statistic
         `mean`, `min` or `max`: what a column shows where it stands for several steps.
+    resets
+        Events of this run: marks on the heatmap where its rows are high enough, how many units reset at a step in a
+        strip below it, and marks on the traces.
+    groups
+        Name and number of rows of groups of units, from top to bottom; together they are all rows.
+    found
+        First and last steps of places to point out.
     """
     data = run[signal]
     panels = [name for name in panels if units]
@@ -122,9 +146,15 @@ def run_figure(
     figure = go.Figure(_heatmap(data, limits or colour_limits(data), size, statistic, bool(labels)))
     for row, name in enumerate(panels, start=2):
         figure.add_traces(_traces(run[name], units, row, bool(labels) and size == 1))
-    _panels(figure, run, [signal, *panels])
+    strip = len(panels) + 2 if resets is not None else 0
+    if resets is not None:
+        _resets(figure, run, signal, resets.within(run), strip)
+        _marked_traces(figure, run, units, panels, resets.within(run))
+    _panels(figure, run, [signal, *panels], strip)
+    _unit_axis(figure, data, groups)
     _time_axes(figure, run, labels if size == 1 else None)
     _boundaries(figure, run)
+    _found(figure, found, run)
     return figure
 
 
@@ -135,19 +165,20 @@ def _when(labelled: bool) -> str:
 
 def _heatmap(data: xr.DataArray, limits: tuple[float, float], size: int, statistic: str, labelled: bool) -> go.Heatmap:
     values = np.asarray(data.values, dtype=np.float32)
+    unit = "%{y:d}" if _in_order(data) else "%{y}"
     cells = binned(values, size, statistic) if size > 1 else np.where(np.isfinite(values), values, np.nan)
     what = literal(long_name(data)) if size == 1 else f"{statistic} {literal(long_name(data))}"
     when = _when(labelled) if size == 1 else f"{size} steps around time %{{x:d}}"
     dim = unit_dim(data)
     return go.Heatmap(
         x=np.asarray(data["time"].values)[::size] + (size - 1) / 2,
-        y=np.asarray(data[dim].values),
+        y=np.arange(data.shape[1]),
         z=cells.T,
         zmin=limits[0],
         zmax=limits[1],
         colorscale=colour_scale(limits),
         colorbar={"thickness": 10, "outlinewidth": 0, "tickfont": {"size": 11}, "ypad": 0},
-        hovertemplate=f"{when} · {dim} %{{y:d}}<br>{what} <b>%{{z:.4f}}</b><extra></extra>",
+        hovertemplate=f"{when} · {dim} {unit}<br>{what} <b>%{{z:.4f}}</b><extra></extra>",
         hoverongaps=False,
     )
 
@@ -179,11 +210,20 @@ def _traces(data: xr.DataArray, units: Sequence[int], row: int, labelled: bool) 
     return lines
 
 
-def _panels(figure: go.Figure, run: xr.Dataset, names: Sequence[str]) -> None:
-    """Stack the heatmap and the panels of traces, each at its height in pixels."""
-    rows = run[names[0]].sizes[unit_dim(run[names[0]])]
-    heights = [min(max(ROW * rows, LOWEST), HIGHEST), *[TRACE_HEIGHT] * (len(names) - 1)]
-    inner = sum(heights) + GAP * (len(heights) - 1)
+def _in_order(data: xr.DataArray) -> bool:
+    """Whether the units are 0, 1, 2, ... from top to bottom, so that rows need no names."""
+    return bool(np.array_equal(data[unit_dim(data)].values, np.arange(data.shape[1])))
+
+
+def _heatmap_height(data: xr.DataArray) -> int:
+    return min(max(ROW * data.shape[1], LOWEST), HIGHEST)
+
+
+def _panels(figure: go.Figure, run: xr.Dataset, names: Sequence[str], strip: int) -> None:
+    """Stack the heatmap, the strip of resets if there is one, and the panels of traces, at their heights in pixels."""
+    heights = [_heatmap_height(run[names[0]]), *[TRACE_HEIGHT] * (len(names) - 1)]
+    above = STRIP_HEIGHT + GAP // 2 if strip else 0
+    inner = sum(heights) + GAP * (len(heights) - 1) + above
     top = float(inner)
     for row, (name, height) in enumerate(zip(names, heights, strict=True), start=1):
         data = run[name]
@@ -194,8 +234,7 @@ def _panels(figure: go.Figure, run: xr.Dataset, names: Sequence[str]) -> None:
             "zeroline": row > 1,
         }
         if row == 1:
-            units = np.asarray(data[unit_dim(data)].values)
-            axis |= {"range": [float(units.max()) + 0.5, float(units.min()) - 0.5], "showgrid": False}
+            axis |= {"range": [data.shape[1] - 0.5, -0.5], "showgrid": False}
         elif "lower" in data.attrs and "upper" in data.attrs:
             margin = 0.04 * (float(data.attrs["upper"]) - float(data.attrs["lower"]))
             axis |= {"range": [float(data.attrs["lower"]) - margin, float(data.attrs["upper"]) + margin]}
@@ -205,10 +244,21 @@ def _panels(figure: go.Figure, run: xr.Dataset, names: Sequence[str]) -> None:
                 {"colorbar": {"len": height, "lenmode": "pixels", "y": 1, "yanchor": "top"}}, {"type": "heatmap"}
             )
         top -= height + GAP
+        if row == 1 and strip:
+            ends = [max(0.0, (top + GAP // 2 - STRIP_HEIGHT) / inner), (top + GAP // 2) / inner]
+            text = {"text": "resets", "standoff": 6}
+            figure.update_layout({f"yaxis{strip}": {"domain": ends, "anchor": "x", "title": text, "nticks": 3}})
+            top -= above
     figure.update_layout(
         height=inner + TOP + BOTTOM,
         margin={"t": TOP, "b": BOTTOM, "l": 56, "r": 8},
-        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1 - (heights[0] + 4) / inner, "yanchor": "top"},
+        legend={
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "y": 1 - (heights[0] + above + 4) / inner,
+            "yanchor": "top",
+        },
         hovermode="closest",
         dragmode="zoom",
         separators=".",  # no comma in 10000: the texts of ticks are keys of `labelalias`
@@ -234,12 +284,12 @@ def _time_axes(figure: go.Figure, run: xr.Dataset, labels: str | None) -> None:
             "ticks": "",
             "tickfont": {"size": 13},
         }
-    lowest = sum(1 for name in figure.layout if str(name).startswith("yaxis"))
+    lowest = min(_y_axes(figure), key=lambda name: figure.layout[name]["domain"][0])
     figure.add_trace(  # an axis without a trace is not drawn
         go.Scatter(x=ends, y=[None, None], xaxis="x2", yaxis="y", hoverinfo="skip", showlegend=False, name="time")
     )
     bottom = {
-        "anchor": "y" if lowest == 1 else f"y{lowest}",
+        "anchor": lowest.replace("axis", ""),
         "title": {"text": time_title(run.attrs), "standoff": 4},
         "tickmode": "linear",
         "tick0": 0,
@@ -271,6 +321,108 @@ def _aliases(time: NDArray[Any], texts: Sequence[str]) -> dict[str, str]:
     return names
 
 
+def _y_axes(figure: go.Figure) -> list[str]:
+    return [str(name) for name in figure.layout if str(name).startswith("yaxis")]
+
+
+def _unit_axis(figure: go.Figure, data: xr.DataArray, groups: Sequence[tuple[str, int]]) -> None:
+    """Names of rows where units are sorted or chosen; lines between groups of them, and their names."""
+    names = [str(unit) for unit in data[unit_dim(data)].values.tolist()]
+    if not _in_order(data):
+        aliases = {str(place): name for place, name in enumerate(names)}
+        if len(names) <= MOST_POINTS:
+            aliases |= {f"{place}.{tenth}": " " for place in range(-1, len(names)) for tenth in range(1, 10)}
+        figure.update_layout(yaxis={"labelalias": aliases, "exponentformat": "none", "separatethousands": False})
+    first = 0
+    for name, rows in groups:
+        if first:
+            for width, colour in ((3.0, "rgba(255,255,255,0.8)"), (1.0, "#202020")):
+                line = {"width": width, "color": colour}
+                figure.add_shape(
+                    type="line", x0=0, x1=1, xref="x domain", y0=first - 0.5, y1=first - 0.5, name="group", line=line
+                )
+        figure.add_annotation(
+            text=literal(name),
+            x=1,
+            xref="x domain",
+            xanchor="right",
+            y=first - 0.5,
+            yanchor="top",
+            showarrow=False,
+            bgcolor="rgba(255,255,255,0.85)",
+            font={"size": 11, "color": "#202020"},
+            borderpad=1,
+        )
+        first += rows
+
+
+def _resets(figure: go.Figure, run: xr.Dataset, signal: str, resets: Resets, strip: int) -> None:
+    """How many units reset at each step, as bars; and a mark on each such cell of the heatmap, where they fit."""
+    data = run[signal]
+    steps, counts = np.unique(resets.steps, return_counts=True)
+    figure.add_trace(
+        go.Bar(
+            x=steps,
+            y=counts,
+            yaxis=f"y{strip}",
+            width=1.0,
+            marker={"color": COLOURS[1], "line": {"width": 0}},
+            name="units that reset",
+            showlegend=False,
+            hovertemplate="time %{x:d}<br><b>%{y}</b> units reset<extra></extra>",
+        )
+    )
+    rows = {int(unit): place for place, unit in enumerate(data[unit_dim(data)].values.tolist())}
+    shown = [(step, rows[unit]) for step, unit in zip(*map(np.ndarray.tolist, resets), strict=True) if unit in rows]
+    room = _heatmap_height(data) / data.shape[1]
+    if unit_dim(data) != "unit" or len(shown) > MOST_MARKS or room < LEAST_ROW:
+        return
+    figure.add_trace(
+        go.Scatter(
+            x=[step for step, _ in shown],
+            y=[row for _, row in shown],
+            mode="markers",
+            marker={"symbol": "x", "size": 6, "color": "#ffffff", "line": {"width": 1, "color": "#202020"}},
+            name="reset",
+            showlegend=False,
+            hoverinfo="skip",
+        )
+    )
+
+
+def _marked_traces(
+    figure: go.Figure, run: xr.Dataset, units: Sequence[int], panels: Sequence[str], resets: Resets
+) -> None:
+    """The resets of each trace, as marks on its gate."""
+    if not panels or unit_dim(run[panels[0]]) != "unit":
+        return
+    for place, unit in enumerate(units):
+        steps = resets.steps[resets.units == unit]
+        figure.add_trace(
+            go.Scatter(
+                x=steps,
+                y=run[panels[0]].sel(unit=unit, time=steps).values.astype(np.float32),
+                yaxis="y2",
+                mode="markers",
+                marker={"symbol": "x", "size": 7, "color": COLOURS[place % len(COLOURS)]},
+                name=f"reset of unit {unit}",
+                legendgroup=str(unit),
+                showlegend=False,
+                hoverinfo="skip",
+            )
+        )
+
+
+def _found(figure: go.Figure, found: Sequence[tuple[int, int]], run: xr.Dataset) -> None:
+    """A bar along the top of the heatmap over each place that was looked for."""
+    time = np.asarray(run["time"].values)
+    for first, last in found:
+        if last >= time.min() and first <= time.max():
+            ends = {"x0": max(first, time.min()) - 0.5, "x1": min(last, time.max()) + 0.5}
+            line = {"width": 2, "color": COLOURS[1]}
+            figure.add_shape(type="rect", y0=0, y1=1, yref="y domain", name="found", line=line, **ends)
+
+
 def boundary_steps(run: xr.Dataset) -> NDArray[np.int64]:
     """The first steps of segments, if the recording marks any."""
     if "boundary" not in run.coords:
@@ -283,7 +435,7 @@ def _boundaries(figure: go.Figure, run: xr.Dataset) -> None:
     steps = boundary_steps(run).tolist()
     if len(steps) > MOST_BOUNDARIES:
         return
-    axes = [figure.layout[name]["domain"] for name in figure.layout if str(name).startswith("yaxis")]
+    axes = [figure.layout[name]["domain"] for name in _y_axes(figure)]
     heatmap, *traces = sorted(axes, reverse=True)
     for panels, width, colour, dash in (
         ([heatmap], 2.0, "rgba(255,255,255,0.6)", "solid"),

@@ -4,7 +4,7 @@ Results of `roles` in, `go.Figure` out; each is cut to one layer and direction, 
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -62,6 +62,7 @@ def role_map_figure(result: xr.Dataset, chosen: Sequence[int] = ()) -> go.Figure
     role, sure = result["unit_role"].to_numpy(), np.nan_to_num(result["confidence"].to_numpy())
     units = result["unit"].to_numpy()
     blocks = result["block"].to_numpy() if "block" in result.coords else None
+    names, size = spot_names(spots, units.tolist()), 4 if units.size > 64 else 6
     for name, (colour, symbol) in STYLES.items():
         mine = role == name
         if not mine.any():
@@ -74,13 +75,13 @@ def role_map_figure(result: xr.Dataset, chosen: Sequence[int] = ()) -> go.Figure
                 x=spots.scale[mine],
                 y=spots.rate[mine],
                 mode="markers+text" if units.size <= NAMED else "markers",
-                text=[str(unit) for unit in units[mine]],
+                text=[names.get(unit, "") for unit in units[mine].tolist()],
                 textposition="top right",
                 textfont={"size": 11},
                 marker={
                     "color": colour,
                     "symbol": symbol,
-                    "size": 5 + 9 * sure[mine] ** 2,
+                    "size": size + (size + 1) * sure[mine] ** 2 + 3 * ring,
                     "opacity": 0.85,
                     "line": {"width": np.where(ring, 2.5, 0.5), "color": np.where(ring, "#888888", colour)},
                 },
@@ -102,7 +103,7 @@ def role_map_figure(result: xr.Dataset, chosen: Sequence[int] = ()) -> go.Figure
             "type": "log",
             "range": [low - room, high + room],
             "title": {"text": "typical time scale (steps)", "standoff": 6},
-            "nticks": 8,
+            **round_ticks(*spots.edges),
         },
         yaxis={"range": [-0.06 * top, 1.12 * top], "title": {"text": "resets per 1000 steps", "standoff": 6}},
         legend={"orientation": "h", "x": 0, "xanchor": "left", "y": -0.16, "yanchor": "top", "itemsizing": "constant"},
@@ -110,6 +111,33 @@ def role_map_figure(result: xr.Dataset, chosen: Sequence[int] = ()) -> go.Figure
         dragmode="zoom",
     )
     return figure
+
+
+def spot_names(spots: Spots, units: list[int]) -> dict[int, str]:
+    """What stands beside a unit: the units at its spot, by the last of them, so that no number lies on another.
+
+    >>> spot_names(Spots(np.array([2.0, 2.0, 8.0]), np.array([5.0, 5.0, 0.0]), (1.0, 9.0)), [4, 5, 6])
+    {5: '4, 5', 6: '6'}
+    """
+    width, top = np.log(spots.edges[1] / spots.edges[0]), max(1.0, float(np.nanmax(spots.rate, initial=1.0)))
+    at = [(round(50 * np.log(x) / width), round(25 * y / top)) for x, y in zip(spots.scale, spots.rate, strict=True)]
+    groups: dict[tuple[int, int], list[int]] = {}
+    for unit, place in zip(units, at, strict=True):
+        groups.setdefault(place, []).append(unit)
+    return {group[-1]: ", ".join(map(str, group)) for group in groups.values()}
+
+
+def round_ticks(low: float, high: float) -> dict[str, list[Any]]:
+    """Ticks of a logarithmic axis at 1, 2 and 5 times powers of ten, or at the powers alone where there are many.
+
+    >>> round_ticks(0.4, 6)
+    {'tickvals': [0.5, 1.0, 2.0, 5.0], 'ticktext': ['0.5', '1', '2', '5']}
+    """
+    powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    factors = (1, 2, 5) if len(powers) < 6 else (1,)
+    found = [float(f"{factor}e{power}") for power in powers for factor in factors]
+    values = [value for value in found if low <= value <= high]
+    return {"tickvals": values, "ticktext": [f"{value:,g}" for value in values]}
 
 
 def _said(value: float) -> str:

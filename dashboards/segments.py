@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 import xarray as xr
 
 from ..probe.schema import LABEL_DIMS, label_names
-
-MOST_CLASSES = 200  # of a label, from which the reader may choose one
 
 
 class Segments(NamedTuple):
@@ -34,13 +31,6 @@ def rules(recording: xr.Dataset) -> list[Segments]:
     flags.sort(key=lambda rule: rule.label != "boundary")
     texts = [name for name in names if recording[name].dtype == object]
     return [*flags, *(Segments(name, how) for name in texts for how in ("is", "changes"))]
-
-
-def values_of(recording: xr.Dataset, label: str) -> list[str]:
-    """The values of a label of text, most frequent first."""
-    texts = recording[label].to_numpy().astype(str)
-    found, counts = np.unique(texts[texts != ""], return_counts=True)
-    return [str(found[at]) for at in np.argsort(-counts, kind="stable")[:MOST_CLASSES]]
 
 
 def flags_of(recording: xr.Dataset, rule: Segments) -> xr.DataArray:

@@ -12,6 +12,7 @@ from gatescope.dashboards import (
     chooser,
     event_tables,
     figures,
+    label_classes,
     reset_figures,
     results,
     segments,
@@ -26,6 +27,7 @@ from gatescope.probe.schema import label_names
 
 FIRST, MOST = 3, 12  # units in colour at first, and at most
 NONE = "nothing"  # marks segments
+MOST_VALUES = 200  # of a label, from which the reader may choose one
 ORDERS = ("number", "events", "agreement")
 SHARE = st.column_config.NumberColumn(format="%.3f", width="small")
 FORMATS = {
@@ -118,31 +120,23 @@ def say_why_none(view: View, reason: str) -> None:
 
 def agreement_of(view: View, events: xr.Dataset, options: dict[str, Any]) -> Found:
     """The choices of kind and of what marks segments, and how well events agree with it."""
-    columns = st.columns([1, 1, 1, 1], vertical_alignment="bottom")
+    rules, kinds = segments.rules(view.recording), events["kind"].values.tolist()
+    flag = next((one.text for one in rules if one.how == "flag"), NONE)
+    columns = iter(st.columns([1, 1, 1, 1], vertical_alignment="bottom"))
     kind = "reset"
-    if events.sizes["kind"] > 1:
-        with columns[0]:
-            kind = choices.choose(
-                "Events", events["kind"].values.tolist(), name="kind", shown=lambda name: name.replace("_", " ")
-            )
-    rules = segments.rules(view.recording)
-    rule = None
-    with columns[1]:
-        flag = next((one.text for one in rules if one.how == "flag"), NONE)
-        text = choices.choose(
-            "Segments begin where", [NONE, *(one.text for one in rules)], name="segments", default=flag
-        )
-        rule = segments.chosen(rules, text)
-    with columns[2]:
-        if rule is not None and rule.how == "is":
-            values = segments.values_of(view.recording, rule.label)
-            if values:
-                value = choices.choose("Value", values, name="value", shown=figures.visible)
-                rule = rule._replace(value=value)
-    with columns[3]:
-        tolerance = int(choices.choose_number("Steps a reset may be off", 0, 20, name="tolerance", default=0, step=1))
+    if len(kinds) > 1:
+        with next(columns):
+            kind = choices.choose("Events", kinds, name="kind", shown=lambda name: name.replace("_", " "))
+    with next(columns):
+        names = [NONE, *(one.text for one in rules)]
+        rule = segments.chosen(rules, choices.choose("Segments begin where", names, name="segments", default=flag))
+    if rule is not None and rule.how == "is" and (values := list(label_classes.of(view, rule.label))[:MOST_VALUES]):
+        with next(columns):
+            rule = rule._replace(value=choices.choose("Value", values, name="value", shown=figures.visible))
     if rule is None:
-        return Found(events, kind, options, None, tolerance, None, "")
+        return Found(events, kind, options, None, 0, None, "")
+    with next(columns):
+        tolerance = int(choices.choose_number("Steps a reset may be off", 0, 20, name="tolerance", default=0, step=1))
     agreement = results.of(view, agree, source=events, rule=tuple(rule), tolerance=tolerance, kind=kind)
     if isinstance(agreement, str):
         return Found(events, kind, options, rule, tolerance, None, agreement)
@@ -173,7 +167,7 @@ def show_raster(view: View, found: Found) -> list[int]:
     with right:
         orders = ORDERS if found.agreement is not None else ORDERS[:2]
         order = choices.choose("Rows by", orders, name="rows", default="events")
-    rows = rows_of(found, order)
+    rows = rows_of(found, view.sequence, order)
     raster = reset_figures.raster_of(events, kind=found.kind, sequence=view.sequence, rows=rows, window=window)
     run = events["together"].sel(kind=found.kind, sequence=view.sequence).isel(layer=0, direction=0)
     run = run.isel(time=slice(window[0], window[1] + 1)).assign_attrs(events.attrs)
@@ -193,14 +187,18 @@ def show_raster(view: View, found: Found) -> list[int]:
     at_step = f"{shown:,} events of {len(rows):,} units on these steps"
     lost = f"; {raster.left_out:,} that throw away less are not drawn" if raster.left_out else ""
     idle = events.sizes["unit"] - len(rows)
-    st.caption(f"{at_step}{lost}. {idle:,} units have none in the whole recording.{synchrony(events, found.kind)}")
+    others = f" {idle:,} units have none in this sequence." if idle else ""
+    st.caption(f"{at_step}{lost}.{others}{synchrony(events, found.kind)}")
     return units
 
 
-def rows_of(found: Found, order: str) -> list[int]:
-    """Units that have events, in the order asked for."""
-    count = found.events["count"].sel(kind=found.kind).isel(layer=0, direction=0).to_numpy()
-    numbers = found.events["unit"].to_numpy()
+def rows_of(found: Found, sequence: int, order: str) -> list[int]:
+    """Units that have events in a sequence, in the order asked for."""
+    events, numbers = found.events, found.events["unit"].to_numpy()
+    here = (events["event_kind"].to_numpy() == found.kind) & (events["event_sequence"].to_numpy() == sequence)
+    units, counts = np.unique(events["event_unit"].to_numpy()[here], return_counts=True)
+    count = np.zeros(numbers.size, dtype=np.int64)
+    count[[numbers.tolist().index(unit) for unit in units.tolist()]] = counts
     by = np.zeros(count.size)
     if order == "events":
         by = -count.astype(np.float64)
@@ -217,7 +215,7 @@ def synchrony(events: xr.Dataset, kind: str) -> str:
     if not np.isfinite(ratio):
         return ""
     who = "Blocks" if "memory_block" in events.dims else "Units"
-    return f" {who} reset together {ratio:.1f} times as often as by chance (p {p:.1e})."
+    return f" {who} reset together {ratio:.1f} times as often as by chance (p {'< 1e-300' if p == 0 else f'{p:.1e}'})."
 
 
 def show_averages(view: View, found: Found, units: list[int]) -> xr.Dataset | None:
@@ -311,7 +309,8 @@ def show_triggers(view: View, found: Found) -> tuple[xr.Dataset, int] | None:
             '`gs.record(model, batch, labels={"token": tokens})`.'
         )
         return None
-    at_least = int(choices.choose_number("Steps that a value must have", 1, 1000, name="at_least", default=20, step=1))
+    with st.columns([1, 3])[0]:
+        at_least = int(choices.choose_number("Least steps of a value", 1, 1000, name="at_least", default=20, step=1))
     result = results.of(view, triggers, source=found.events, labels=view.labels, kind=found.kind, at_least=at_least)
     if isinstance(result, str):
         chooser.nothing("Triggers cannot be told.", result)
