@@ -214,6 +214,7 @@ __all__ = [
     "plot_triggers",
     "record",
     "register",
+    "resampled",
     "report",
     "resets",
     "role_agreement",
