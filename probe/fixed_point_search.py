@@ -25,9 +25,9 @@ class Ends(NamedTuple):
 class Least:
     """Levenberg-Marquardt on `q(x) = |F(x) - x|^2 / 2` for many points side by side, each with a damping of its own."""
 
-    def __init__(self, map: StateMap, starts: Tensor) -> None:
-        self.map, self.points = map, starts.clone()
-        self.rest = map.step(self.points) - self.points
+    def __init__(self, dynamics: StateMap, starts: Tensor) -> None:
+        self.dynamics, self.points = dynamics, starts.clone()
+        self.rest = dynamics.step(self.points) - self.points
         self.damping = torch.full((len(starts),), 1e-2, dtype=starts.dtype)
         self.settled = torch.zeros(len(starts), dtype=torch.bool)
 
@@ -42,12 +42,12 @@ class Least:
 
     def step(self, going: Tensor) -> None:
         point, rest, damping = self.points[going], self.rest[going], self.damping[going]
-        slope = moved(self.map.jacobian(point))
+        slope = moved(self.dynamics.jacobian(point))
         pull = (slope.mT @ rest.unsqueeze(-1)).squeeze(-1)
         square = slope.mT @ slope
         square.diagonal(dim1=-2, dim2=-1).add_(damping.unsqueeze(-1))
         tried = point - torch.linalg.solve(square, pull)
-        left = self.map.step(tried) - tried
+        left = self.dynamics.step(tried) - tried
         better = half_square(left) < half_square(rest)  # False where it is not finite
         self.points[going] = torch.where(better.unsqueeze(-1), tried, point)
         self.rest[going] = torch.where(better.unsqueeze(-1), left, rest)
@@ -60,17 +60,17 @@ class Least:
         near = torch.nonzero(half_square(self.rest) < 1e-12).flatten()
         for _ in range(POLISH if len(near) else 0):
             point, rest = self.points[near], self.rest[near]
-            step, failed = torch.linalg.solve_ex(moved(self.map.jacobian(point)), rest)
+            step, failed = torch.linalg.solve_ex(moved(self.dynamics.jacobian(point)), rest)
             tried = point - step
-            left = self.map.step(tried) - tried
+            left = self.dynamics.step(tried) - tried
             better = (half_square(left) < half_square(rest)) & (failed == 0)
             self.points[near] = torch.where(better.unsqueeze(-1), tried, point)
             self.rest[near] = torch.where(better.unsqueeze(-1), left, rest)
 
 
-def search(map: StateMap, starts: Tensor, steps: int) -> Ends:
+def search(dynamics: StateMap, starts: Tensor, steps: int) -> Ends:
     """From each start, downhill on q to where it is lowest."""
-    return Least(map, starts).run(steps)
+    return Least(dynamics, starts).run(steps)
 
 
 def moved(jacobian: Tensor) -> Tensor:

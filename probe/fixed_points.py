@@ -140,17 +140,17 @@ def fixed_points(
     chosen = chosen_layers(model, module, layer, direction)
     with torch.inference_mode(False), torch.enable_grad(), uncast(torch.device("cpu")):
         constant = constant_input(input, chosen.cells[0].input_size, repr(chosen.path))
-        map = StateMap(chosen.cells, chosen.layers, constant)
-        first = starting_states(starts, map.entries, chosen.direction, count=count, between=between, seed=seed)
+        dynamics = StateMap(chosen.cells, chosen.layers, constant)
+        first = starting_states(starts, dynamics.entries, chosen.direction, count=count, between=between, seed=seed)
         states = torch.from_numpy(first)
-        ends = search(map, states, steps)
+        ends = search(dynamics, states, steps)
         far = distances(ends.points, states)
         kept, counts = sorted_out(ends.q, ends.settled, far, states, parameters)
         places, found = gathered(ends.points[kept], ends.q[kept], unique)
         places = kept[places].tolist()
         points = ends.points[places]
-        jacobians = map.jacobian(points).numpy()
-    result = described(map, points.numpy(), jacobians, margin)
+        jacobians = dynamics.jacobian(points).numpy()
+    result = described(dynamics, points.numpy(), jacobians, margin)
     result["q"] = ("point", ends.q[places].numpy(), {"long_name": "half the squared speed", "units": "1"})
     result["kind"] = ("point", np.where(result["q"] <= fixed, "fixed", "slow").astype(object))
     result["found"] = ("point", np.array(found, np.int64), {"long_name": "starts that led there", "units": "1"})
@@ -159,7 +159,7 @@ def fixed_points(
     if not jacobian:
         result = result.drop_vars(["jacobian", "target_state", "source_state"])
     about = {"module": chosen.path, "cell": type(chosen.cells[0]).__name__, "direction": chosen.direction}
-    about |= {"layers": ", ".join(map_number(chosen.layers)), "gatescope_version": VERSION}
+    about |= {"layers": ", ".join(map(str, chosen.layers)), "gatescope_version": VERSION}
     return ordered(result).assign_attrs({**about, **counts, **parameters})
 
 
@@ -180,9 +180,9 @@ def sorted_out(
     }
 
 
-def described(map: StateMap, points: Array, jacobians: Array, margin: float) -> xr.Dataset:
+def described(dynamics: StateMap, points: Array, jacobians: Array, margin: float) -> xr.Dataset:
     """What the Jacobians say of each point."""
-    values = np.linalg.eigvals(jacobians) if len(points) else np.zeros(points.shape, np.complex128)
+    values: Array = np.linalg.eigvals(jacobians) if len(points) else np.zeros(points.shape, np.complex128)
     values = np.take_along_axis(values, np.argsort(-np.abs(values), axis=1, kind="stable"), axis=1)
     size = np.abs(values)
     unstable, marginal = (size > 1 + margin).sum(1), (np.abs(size - 1) <= margin).any(1)
@@ -204,14 +204,14 @@ def described(map: StateMap, points: Array, jacobians: Array, margin: float) -> 
         },
         coords={
             "point": np.arange(len(points)),
-            "state": np.arange(map.size),
-            "signal": ("state", np.concatenate([np.full(e.width, e.signal, object) for e in map.entries])),
-            "layer": ("state", np.concatenate([np.full(e.width, e.layer) for e in map.entries])),
-            "unit": ("state", np.concatenate([np.arange(e.width) for e in map.entries])),
-            "mode": np.arange(map.size),
-            "target_state": np.arange(map.size),
-            "source_state": np.arange(map.size),
-            "feature": np.arange(len(map.input)),
+            "state": np.arange(dynamics.size),
+            "signal": ("state", np.concatenate([np.full(e.width, e.signal, object) for e in dynamics.entries])),
+            "layer": ("state", np.concatenate([np.full(e.width, e.layer) for e in dynamics.entries])),
+            "unit": ("state", np.concatenate([np.arange(e.width) for e in dynamics.entries])),
+            "mode": np.arange(dynamics.size),
+            "target_state": np.arange(dynamics.size),
+            "source_state": np.arange(dynamics.size),
+            "feature": np.arange(len(dynamics.input)),
         },
     )
 
@@ -222,10 +222,6 @@ def ordered(result: xr.Dataset) -> xr.Dataset:
     return result.isel(point=np.lexsort(keys)).assign_coords(point=np.arange(result.sizes["point"]))
 
 
-def map_number(numbers: list[int]) -> list[str]:
-    return [str(number) for number in numbers]
-
-
 def check_parameters(parameters: dict[str, Any]) -> None:
     """Raise for the first parameter that is out of range."""
     for name, least in (("count", 1), ("seed", 0), ("steps", 1)):
@@ -234,9 +230,9 @@ def check_parameters(parameters: dict[str, Any]) -> None:
             raise ValueError(f"{name} must be a whole number from {least} on; {value!r} came.")
     for name, most in (("between", 1), ("fixed", np.inf), ("slow", np.inf), ("unique", np.inf), ("reach", np.inf)):
         value = parameters[name]
-        if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= most:
+        if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= most:
             raise ValueError(f"{name} must be a number from 0 {f'to {most}' if most == 1 else 'on'}; {value!r} came.")
-    if not isinstance(parameters["margin"], Real) or not 0 <= parameters["margin"] < 1:
+    if not isinstance(parameters["margin"], Real) or not 0 <= float(parameters["margin"]) < 1:
         raise ValueError(f"margin must be a number from 0 on and below 1; {parameters['margin']!r} came.")
     if parameters["fixed"] > parameters["slow"]:
         raise ValueError(

@@ -4,14 +4,17 @@ import json
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
+
+from .flipflop_example import LINE, NAME, load_flipflop
 
 if TYPE_CHECKING:  # what is named here loads when a network is asked for: the list of names costs nothing
     from ..cells import BlockNetwork
     from .experiment import Outcome, Setting
     from .grammar import Sample
+    from .sequence_model import SequenceModel
 
 HEADER = "header"
 FOLDER = "trained"
@@ -40,16 +43,28 @@ def examples() -> dict[str, str]:
     Examples
     --------
     >>> sorted(examples())
-    ['cerg-1997', 'cerg-external-reset', 'cerg-forget', 'cerg-latch', 'cerg-partial']
+    ['cerg-1997', 'cerg-external-reset', 'cerg-forget', 'cerg-latch', 'cerg-partial', 'flip-flop']
     """
-    return {name: example.line for name, example in EXAMPLES.items()}
+    return {name: example.line for name, example in EXAMPLES.items()} | {NAME: LINE}
 
 
-def load_example(name: str, *, size: int = 2000) -> tuple["BlockNetwork", "Sample"]:
+@overload
+def load_example(  # type: ignore[overload-overlap]
+    name: Literal["flip-flop"], *, size: int = ...
+) -> tuple["SequenceModel", "Sample"]: ...
+
+
+@overload
+def load_example(name: str, *, size: int = ...) -> tuple["BlockNetwork", "Sample"]: ...
+
+
+def load_example(name: str, *, size: int = 2000) -> "tuple[BlockNetwork | SequenceModel, Sample]":
     """A trained network and a fresh stream for it to read.
 
-    All have learned the continual embedded Reber grammar as in *Learning to Forget*, with this library's own engine.
-    The stream is one that no network was trained or tested on. Networks and streams are always the same.
+    Those called `cerg-...` have learned the continual embedded Reber grammar as in *Learning to Forget*, with this
+    library's own engine. `flip-flop` is an LSTM of 16 units that has learned the flip-flop of three bits
+    (`gatescope.tasks.FlipFlop`) with `gatescope.train`. The stream is one that no network was trained or tested on.
+    Networks and streams are always the same.
 
     Parameters
     ----------
@@ -62,9 +77,10 @@ def load_example(name: str, *, size: int = 2000) -> tuple["BlockNetwork", "Sampl
     -------
     model : BlockNetwork
         In float32, as the sample is, and in evaluation mode. For `cerg-external-reset` call it as
-        `model(inputs, reset=torch.from_numpy(sample.labels["boundary"]))`.
+        `model(inputs, reset=torch.from_numpy(sample.labels["boundary"]))`. `flip-flop` is a `SequenceModel`.
     sample : Sample
-        One sequence: `inputs` (1, size, 7), `targets`, and `labels` with `symbol`, `state`, `boundary`, `remember`.
+        One sequence: `inputs` (1, size, 7), `targets`, and `labels` with `symbol`, `state`, `boundary`, `remember`;
+        of `flip-flop` (1, size, 3) with `held` and `pulses`.
 
     Raises
     ------
@@ -84,6 +100,8 @@ def load_example(name: str, *, size: int = 2000) -> tuple["BlockNetwork", "Sampl
     >>> int(wrong.sum())
     0
     """
+    if name == NAME:
+        return load_flipflop(size)
     from ..cells import BlockNetwork
     from .grammar import CERG
 
@@ -97,7 +115,7 @@ def read_example(name: str) -> tuple[dict[str, np.ndarray[Any, np.dtype[np.float
     from .experiment import Setting
 
     if name not in EXAMPLES:
-        raise ValueError(f"name must be one of {', '.join(map(repr, EXAMPLES))}; {name!r} came. Take 'cerg-forget'.")
+        raise ValueError(f"name must be one of {', '.join(map(repr, examples()))}; {name!r} came. Take 'cerg-forget'.")
     with (
         files(__package__).joinpath(FOLDER, f"{name}.npz").open("rb") as file,
         np.load(file, allow_pickle=False) as kept,
