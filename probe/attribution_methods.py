@@ -34,7 +34,7 @@ class Question(NamedTuple):
             return None
         shape = self.values.shape[1:]
         steps = torch.arange(shape[0]).unsqueeze(1) if len(shape) == 2 else torch.zeros(1, dtype=torch.long)
-        return steps.expand(shape).unsqueeze(0).to(self.values.device)
+        return steps.expand(shape).unsqueeze(0).to(self.values.device).contiguous()
 
 
 def saliency(question: Question, settings: Settings) -> Tensor:
@@ -129,8 +129,8 @@ def shapley_value_sampling(question: Question, settings: Settings) -> Tensor:
 
 
 def at_once(question: Question, settings: Settings) -> int:
-    """Changed copies of the examples that fit into a batch."""
-    return max(1, settings.batch_size // len(question.values))
+    """Changed copies of the examples that fit into a batch; no more than there are values to change."""
+    return max(1, min(settings.batch_size // len(question.values), question.values[0].numel()))
 
 
 class Method(NamedTuple):
