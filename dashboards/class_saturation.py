@@ -10,6 +10,8 @@ from ..probe.analyzers.saturation import saturation
 from . import catalogue
 from .chooser import View
 
+LOADED = 2**30  # bytes up to which a recording is held while it is counted
+
 
 def of(view: View, label: str, values: Sequence[str], levels: tuple[float, float]) -> dict[str, xr.Dataset]:
     """By value, the result at the layer and direction on view; values without a finite step are left out."""
@@ -18,7 +20,7 @@ def of(view: View, label: str, values: Sequence[str], levels: tuple[float, float
     missing = [value for value in values if value not in kept]
     if missing:
         bar = st.progress(0.0, f"Reading the steps of {len(missing)} values of the label ...")
-        recording = view.here.load()
+        recording = view.here if view.here.nbytes > LOADED else view.here.load()
         for place, value in enumerate(missing):
             kept[value] = _counted(recording, label, value, levels)
             bar.progress((place + 1) / len(missing))

@@ -168,6 +168,9 @@ def show_raster(view: View, found: Found) -> list[int]:
         orders = ORDERS if found.agreement is not None else ORDERS[:2]
         order = choices.choose("Rows by", orders, name="rows", default="events")
     rows = rows_of(found, view.sequence, order)
+    if not rows:
+        chooser.nothing("No unit has such an event in this sequence. Choose another one in the sidebar.")
+        return units
     raster = reset_figures.raster_of(events, kind=found.kind, sequence=view.sequence, rows=rows, window=window)
     run = events["together"].sel(kind=found.kind, sequence=view.sequence).isel(layer=0, direction=0)
     run = run.isel(time=slice(window[0], window[1] + 1)).assign_attrs(events.attrs)
