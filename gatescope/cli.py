@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .ablation_verb import ablation
 from .report_verb import report
 from .signals import VERSION
 
@@ -205,6 +206,7 @@ def reproduce(
     )
 
 
+app.command()(ablation)
 app.command()(report)
 
 

@@ -71,24 +71,39 @@ def near(name: str, names: Sequence[str]) -> str:
 
 def load_model(text: str) -> nn.Module:
     """Call the factory that `text` names, `package.module:callable` or `path/to/file.py:callable`; return its model."""
-    place, colon, name = text.rpartition(":")
-    if not (colon and place and name):
-        raise ValueError(
-            f"the model must be named as module:callable or path/to/file.py:callable; {text!r} came. "
-            "Add a colon and the name of the function that returns the model."
-        )
-    module = load_file(Path(place)) if place.endswith(".py") else load_module(place)
-    value: Any = module
-    for part in name.split("."):
-        if not hasattr(value, part):
-            public = [key for key, item in vars(module).items() if callable(item) and not key.startswith("_")]
-            raise ValueError(f"{place} must define {name}; it does not.{near(name, public)}")
-        value = getattr(value, part)
+    value = load_named(text, "model", "that returns the model")
     if isinstance(value, nn.Module):
         return value
     if not callable(value):
         raise ValueError(f"{text} must be a callable that returns the model; it is of type {type(value).__name__}.")
     return call(value, text)
+
+
+def load_function(text: str, what: str) -> Callable[..., Any]:
+    """The function that `text` names in the same way."""
+    value = load_named(text, what, f"that is the {what}")
+    if not callable(value):
+        raise ValueError(f"{text} must be a function; it is of type {type(value).__name__}.")
+    found: Callable[..., Any] = value
+    return found
+
+
+def load_named(text: str, what: str, which: str) -> Any:
+    """What stands under a name in a module or a file."""
+    place, colon, name = text.rpartition(":")
+    if not (colon and place and name):
+        raise ValueError(
+            f"the {what} must be named as module:callable or path/to/file.py:callable; {text!r} came. "
+            f"Add a colon and the name of the function {which}."
+        )
+    value: Any = load_file(Path(place)) if place.endswith(".py") else load_module(place)
+    module = value
+    for part in name.split("."):
+        if not hasattr(value, part):
+            public = [key for key, item in vars(module).items() if callable(item) and not key.startswith("_")]
+            raise ValueError(f"{place} must define {name}; it does not.{near(name, public)}")
+        value = getattr(value, part)
+    return value
 
 
 def call(factory: Callable[[], Any], text: str) -> nn.Module:

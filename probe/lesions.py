@@ -62,8 +62,9 @@ class Held:
         self.masks: dict[tuple[str, int, str], Tensor] = {}
 
     def __call__(self, name: str, value: Tensor, /, *, layer: int, direction: str, time: int | Tensor) -> Tensor:
-        now = time if isinstance(time, int) else time.cpu().numpy().reshape(-1, self.copies)  # (sequence, copy)
-        self.rows, self.calls, self.steps = value.shape[0], self.calls + 1, max(self.steps, int(np.max(now)) + 1)
+        now: int | Array = time if isinstance(time, int) else time.cpu().numpy().reshape(-1, self.copies)
+        last = now if isinstance(now, int) else int(now.max())
+        self.rows, self.calls, self.steps = value.shape[0], self.calls + 1, max(self.steps, last + 1)
         at = (name, layer, direction)
         if at not in self.sites:
             return value
