@@ -35,7 +35,7 @@ def adopt(page: str) -> None:
         for key in book["settled"]:
             st.session_state.pop(key, None)
         for held in book["windows"].values():
-            held["begin"], held["turn"] = held.get("now", held["begin"]), held["turn"] + 1
+            held["begin"], held["turn"] = held.get("now", held.get("begin")), held["turn"] + 1
     if followed:
         book["chosen"], book["windows"] = {}, {}
     book |= {"settled": {}, "shown": {}, "page": page}
@@ -168,20 +168,25 @@ def take_several(name: str, values: Sequence[int]) -> None:
     st.session_state[name] = list(values)
 
 
-def choose_window(label: str, steps: int, *, name: str, of: object) -> tuple[int, int]:
-    """First and last of the steps to show; whole again when `of`, what the steps belong to, is another."""
+def choose_window(label: str, steps: int, *, name: str, of: object, usual: int | None = None) -> tuple[int, int]:
+    """First and last of the steps to show, at first all, or the first `usual` of them.
+
+    So again when `of`, what the steps belong to, is another, unless `ask_window` said what to show then.
+    """
     windows = _book()["windows"]
     held = windows.get(name)
     whole = (0, steps - 1)
-    if held is None or held["of"] != of:
-        begin = whole if held else _window(_asked(name), whole)
+    first_view = whole if usual is None else (0, min(usual, steps) - 1)
+    if held is None or held["of"] != of or "asked" in held:
+        asked = held.get("asked") if held else _window(_asked(name), whole)
+        begin = (min(asked[0], whole[1]), min(asked[1], whole[1])) if asked else first_view
         windows[name] = held = {"of": of, "begin": begin, "turn": held["turn"] + 1 if held else 0}
     if steps < 2:
         return whole
     key = f"{name}-{held['turn']}"
     first, last = st.slider(label, 0, steps - 1, held["begin"], key=key)
     held["now"] = (first, last)
-    _note(name, None if (first, last) == whole else f"{first}-{last}", key)
+    _note(name, None if (first, last) == first_view else f"{first}-{last}", key)
     return first, last
 
 
@@ -191,9 +196,14 @@ def take_window(name: str, first: int, last: int) -> None:
     held["begin"], held["turn"] = (first, last), held["turn"] + 1
 
 
-def _window(text: str | None, whole: tuple[int, int]) -> tuple[int, int]:
+def ask_window(name: str, first: int, last: int) -> None:
+    """Show these steps of what is chosen with them, perhaps another sequence; to be called in a callback."""
+    _book()["windows"].setdefault(name, {"of": None, "turn": 0})["asked"] = (first, last)
+
+
+def _window(text: str | None, whole: tuple[int, int]) -> tuple[int, int] | None:
     parts = (text or "").split("-")
     if len(parts) != 2 or not all(part.isdecimal() for part in parts):
-        return whole
+        return None
     first, last = sorted(min(int(part), whole[1]) for part in parts)
     return first, last

@@ -21,6 +21,8 @@ MOST_LABEL = 18  # characters of a label along the axis
 MOST_TICKS = 80
 MOST_BOUNDARIES = 100  # beyond, the lines would cover what they divide
 MOST_MARKS, LEAST_ROW = 1_500, 6.0  # resets drawn on the heatmap, and the pixels that a row must have for them
+LEAST_NAMED = 18.0  # pixels of a group of rows that is named
+DENSE = 80  # steps beyond which marks are smaller
 ROBUST = 99.0  # percentile of |value| that the colours of an unbounded signal reach, as in `plot_signal`
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito; readable on dark too
 SYMBOLS = ("circle", "triangle-up", "square", "diamond", "triangle-down", "cross")
@@ -333,26 +335,24 @@ def _unit_axis(figure: go.Figure, data: xr.DataArray, groups: Sequence[tuple[str
         if len(names) <= MOST_POINTS:
             aliases |= {f"{place}.{tenth}": " " for place in range(-1, len(names)) for tenth in range(1, 10)}
         figure.update_layout(yaxis={"labelalias": aliases, "exponentformat": "none", "separatethousands": False})
-    first = 0
+    first, line = 0, {"width": 1.0, "color": "#ffffff"}
     for name, rows in groups:
+        at = first - 0.5
         if first:
-            for width, colour in ((3.0, "rgba(255,255,255,0.8)"), (1.0, "#202020")):
-                line = {"width": width, "color": colour}
-                figure.add_shape(
-                    type="line", x0=0, x1=1, xref="x domain", y0=first - 0.5, y1=first - 0.5, name="group", line=line
-                )
-        figure.add_annotation(
-            text=literal(name),
-            x=1,
-            xref="x domain",
-            xanchor="right",
-            y=first - 0.5,
-            yanchor="top",
-            showarrow=False,
-            bgcolor="rgba(255,255,255,0.85)",
-            font={"size": 11, "color": "#202020"},
-            borderpad=1,
-        )
+            figure.add_shape(type="line", x0=0, x1=1, xref="x domain", y0=at, y1=at, name="group", line=line)
+        if rows * _heatmap_height(data) >= LEAST_NAMED * data.shape[1]:
+            figure.add_annotation(
+                text=literal(name),
+                x=1,
+                xref="x domain",
+                xanchor="right",
+                y=at,
+                yanchor="top",
+                showarrow=False,
+                bgcolor="rgba(255,255,255,0.85)",
+                font={"size": 11, "color": "#202020"},
+                borderpad=1,
+            )
         first += rows
 
 
@@ -382,7 +382,12 @@ def _resets(figure: go.Figure, run: xr.Dataset, signal: str, resets: Resets, str
             x=[step for step, _ in shown],
             y=[row for _, row in shown],
             mode="markers",
-            marker={"symbol": "x", "size": 6, "color": "#ffffff", "line": {"width": 1, "color": "#202020"}},
+            marker={
+                "symbol": "x",
+                "size": 6 if data.shape[0] <= DENSE else 4,
+                "color": "#ffffff",
+                "line": {"width": 1, "color": "#202020"},
+            },
             name="reset",
             showlegend=False,
             hoverinfo="skip",

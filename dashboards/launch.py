@@ -61,6 +61,8 @@ def command(paths: Sequence[str | PathLike[str]], *, port: int | None = None, he
         "browser.gatherUsageStats": "false",
         "client.toolbarMode": "minimal",
         "client.showErrorLinks": "false",
+        "theme.light.primaryColor": "#0072B2",  # red is for what is wrong; light or dark follows the browser
+        "theme.dark.primaryColor": "#3D95C8",
     }
     if port is not None:
         options["server.port"] = str(port)

@@ -15,7 +15,7 @@ from .chooser import View
 
 NUMBER, SCALE, ROLE, RATE, ALIKE = "number", "time scale", "role", "reset rate", "likeness"
 ORDERS = {
-    NUMBER: "Units stand in the order of their numbers.",
+    NUMBER: "",
     SCALE: "Units that keep their memory longest stand at the top: time scale that the retention implies.",
     ROLE: "Units of one role stand together.",
     RATE: "Units that reset most often stand at the top.",
@@ -66,7 +66,11 @@ def _falling(values: xr.DataArray, code: str, units: list[int], view: View) -> O
     if (numbers < 0).all():
         return Order(units, said="No unit has one: this cell keeps by no gate.")
     here = f"here = recording.sel(layer=[{view.layer}], direction=[{view.direction!r}])"
-    lines = (here, f"order = {code}.squeeze()", 'order = order["unit"].values[(-order.fillna(-1).values).argsort(kind="stable")]')
+    lines = (
+        here,
+        f"order = {code}.squeeze()",
+        'order = order["unit"].values[(-order.fillna(-1).values).argsort(kind="stable")]',
+    )
     return Order([units[place] for place in (-numbers).argsort(kind="stable")], code=lines)
 
 
@@ -78,7 +82,8 @@ def _by_role(view: View, units: list[int]) -> Order:
     names = [*ROLES, "none"]
     places = np.argsort([names.index(role) for role in played], kind="stable")
     groups = [(name, int((played == name).sum())) for name in names if (played == name).any()]
-    return Order([units[place] for place in places], tuple(groups))
+    said = ", ".join(f"{count:,} {name}" for name, count in groups) + "."
+    return Order([units[place] for place in places], tuple(groups), said)
 
 
 def judging(view: View) -> str | None:

@@ -72,13 +72,15 @@ def remarks(recording: xr.Dataset) -> list[str]:
     return found + [f"{what}: {attrs[key]}" for key, what in notes.items() if attrs.get(key)]
 
 
-def reading(recording: xr.Dataset, signal: str, direction: str) -> str:
+def reading(recording: xr.Dataset, signal: str, direction: str, *, marked: bool = False) -> str:
     """One line: what the heatmap shows and how to read it."""
     data = recording[signal]
     symbol = f" ({data.attrs['symbol']})" if data.attrs.get("symbol") else ""
     lines = [f"{signal}{symbol}: a row per {data.dims[-1]}, a column per step.", _meaning(recording, signal)]
     if "boundary" in recording.coords:
         lines.append("Dotted lines stand before the first step of a segment.")
+    if marked:
+        lines.append("Crosses and bars mark where a unit throws its memory away.")
     if direction == "backward":
         lines.append("This direction runs from right to left.")
     return " ".join(line for line in lines if line)
@@ -168,19 +170,43 @@ def run_code(
     where: dict[str, object],
     *,
     labels: str | None,
+    order: Sequence[str] | Sequence[int],
     units: Sequence[int],
     panels: Sequence[str],
     window: tuple[int, int] | None,
 ) -> list[str]:
-    """Lines of Python that draw the heatmap and the traces of a recording, and its saturation."""
+    """Lines of Python that draw the heatmap and the traces of a recording.
+
+    `order` is either the units of the heatmap or lines that sort them as `order`.
+    """
     place = ", ".join(f"{name}={value!r}" for name, value in where.items())
     run = f"{place}, labels={labels!r}" if labels else place
-    lines = [f"axes = gs.plot_signal(recording, {signal!r}, {run})"]
+    sorting = [str(line) for line in order if isinstance(line, str)]
+    rows = ", units=order" if sorting else f", units={list(order)}" if order else ""
+    lines = [*sorting, f"axes = gs.plot_signal(recording, {signal!r}, {run}{rows})"]
+    limits = f".set_xlim({window[0] - 0.5}, {window[1] + 0.5})" if window else ""
     if window:
-        lines.append(f"axes.set_xlim({window[0] - 0.5}, {window[1] + 0.5})")
+        lines.append(f"axes{limits}")
     if units:
         lines.append(f"panels = gs.plot_traces(recording, {list(units)}, signals={list(panels)}, {run})")
         if window:
-            lines.append(f"panels[0].set_xlim({window[0] - 0.5}, {window[1] + 0.5})")
-    spot = ", ".join(f"{name}={where[name]!r}" for name in ("layer", "direction"))
-    return [*lines, "", "saturation = gs.saturation(recording)", f"gs.plot_saturation(saturation, {spot})"]
+            lines.append(f"panels[0]{limits}")
+    return lines
+
+
+def unit_code(
+    unit: int, where: dict[str, object], *, labels: str | None, judged: str | None, window: tuple[int, int] | None
+) -> list[str]:
+    """Lines of Python that draw all about one unit; `judged` is the label by which roles are told."""
+    asked = {**where, **({"labels": labels} if labels else {}), **({"window": window} if window else {})}
+    place = ", ".join(f"{name}={value!r}" for name, value in asked.items())
+    measures = {name: f"gs.{name}(here)" for name in ("saturation", "timescales", "resets", "roles")}
+    if judged:
+        measures["roles"] = f"gs.roles(here, {judged!r})"
+    return [
+        "",
+        f"here = recording.sel(layer=[{where['layer']!r}], direction=[{where['direction']!r}])",
+        f"figure = gs.figure_unit(recording, {unit}, {place},",
+        *(f"    {name}={call}," for name, call in measures.items()),
+        ")",
+    ]

@@ -1,51 +1,85 @@
-"""Page: what did the gates and states of one layer do on one sequence, and which gates are stuck?"""
+"""Page: what did the gates and states of one layer do on one sequence, and what is there to know of one unit?"""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 import xarray as xr
 
-from gatescope.dashboards import choices, chooser, figures, reduction, results, summary, ways_out
+from gatescope.dashboards import choices, chooser, figures, orders, reduction, results, search, summary, ways_out
 from gatescope.dashboards.chooser import View
+from gatescope.probe.analyzers.resets import resets
+from gatescope.probe.analyzers.roles import roles
 from gatescope.probe.analyzers.saturation import saturation
+from gatescope.probe.analyzers.timescales import timescales
 from gatescope.probe.schema import PROJECTED_DIMS, SIGNAL_DIMS, stepwise_names
-from gatescope.signals import GATE_ROLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MOST_TRACES = 12
-SHARES = {
-    "left": "Share of steps near the lower end of the signal's range.",
-    "right": "Share of steps near the upper end of the signal's range.",
-    "mean": "Mean over all steps.",
-    "squash_saturated": "Share of steps on which the unit's memory sits on the flat of its squasher.",
-}
-COLUMNS = {
-    "unit": st.column_config.NumberColumn(width=46),
-    "signal": st.column_config.TextColumn(width=98),
-    "verdict": st.column_config.TextColumn(width=84),
-    **{
-        name: st.column_config.NumberColumn(name.split("_")[0], format="%.3f", help=text, width=54)
-        for name, text in SHARES.items()
-    },
-}
+LONG, FIRST = 400, 150  # of a sequence longer than so many steps, so many are shown at first
+AROUND = 40  # steps to either side of a place that was found in such a sequence
+
+
+class Run(NamedTuple):
+    """What is on view of a sequence: a signal, its units from top to bottom, the first and last step."""
+
+    signal: str
+    by: str
+    order: orders.Order
+    window: tuple[int, int] | None  # None: all steps
+    units: list[int]  # with traces
+    panels: list[str]
 
 
 def show(view: View) -> None:
     with st.sidebar:
-        signal = choose_signal(view.recording)
-    st.text(" · ".join(summary.certificate(view.recording)))
+        found = choose_place(view)
+    st.caption(summary.escaped(" · ".join(summary.certificate(view.recording))))
     for remark in summary.remarks(view.recording):
         st.text(f"⚠ {remark}")
-    st.text(summary.reading(view.recording, signal, view.direction))
-    window, units, panels = show_run(view, signal)
-    result = results.of(view, saturation)
-    table = show_saturation(view, result, units)
-    show_ways_out(view, signal, table, window, units, panels)
+    run = show_run(view, found)
+    pictures = show_unit(view, run)
+    show_ways_out(view, run, pictures)
+
+
+def choose_place(view: View) -> list[search.Place]:
+    """Where the label reads as the reader wrote, with buttons that lead from place to place."""
+    if view.labels is None:
+        return []
+    text = choices.write("Find in the labels", name="find", placeholder=f"a text in {view.labels!r}")
+    found = search.places(view, text)
+    if not text:
+        return []
+    if not found:
+        st.caption("Found nowhere.")
+        return []
+    sequences = len({place.sequence for place in found})
+    many = "more than " if len(found) == search.MOST_PLACES else ""
+    st.caption(
+        f"{many}{len(found):,} place{'s' * (len(found) != 1)} in {sequences:,} sequence{'s' * (sequences != 1)}, "
+        f"{sum(place.sequence == view.sequence for place in found):,} in this one."
+    )
+    row = st.container(horizontal=True)
+    for label, step in (("Previous", -1), ("Next", 1)):
+        row.button(label, key=f"find-{label}", on_click=go_to, args=(view, found, step))
+    return [place for place in found if place.sequence == view.sequence]
+
+
+def go_to(view: View, found: list[search.Place], step: int) -> None:
+    """Show the next place; to be called in a callback."""
+    now = st.session_state.get("place")
+    here = now if now in found and now.sequence == view.sequence else search.Place(view.sequence, -1, -1)
+    place = search.beside(found, here, step)
+    st.session_state["place"] = place
+    choices.take("sequence", place.sequence)
+    steps = int(view.recording["length"].sel(sequence=place.sequence))
+    if steps > LONG:
+        choices.ask_window("time", max(0, place.first - AROUND), min(steps - 1, place.last + AROUND))
 
 
 def choose_signal(recording: xr.Dataset) -> str:
@@ -54,47 +88,109 @@ def choose_signal(recording: xr.Dataset) -> str:
     return choices.choose("Signal", signals, name="signal", default=(gates or signals)[0])
 
 
-def show_run(view: View, signal: str) -> tuple[tuple[int, int] | None, list[int], list[str]]:
+def show_run(view: View, found: Sequence[search.Place]) -> Run:
     """The heatmap and the traces, and the controls that belong to them."""
-    run = view.recording.sel(view.where)
-    steps = int(run["length"])
+    columns = st.columns([2, 2, 3], vertical_alignment="bottom")
+    with columns[0]:
+        signal = choose_signal(view.recording)
+    with columns[1]:
+        by = choices.choose("Units sorted by", list(orders.ORDERS), name="sort")
+    whole = loaded(view, signal)
     panels = summary.trace_panels(view.recording, signal)
-    whole = run[list(dict.fromkeys([signal, *panels]))].isel(time=slice(0, steps)).load()
-    left, right = st.columns([3, 2], vertical_alignment="bottom")
-    with left:
+    numbers = whole[signal][whole[signal].dims[-1]].values.tolist()
+    with columns[2]:
+        usual = summary.telling_units(whole[signal])
+        units = choices.choose_several("Units as traces", numbers, name="unit", default=usual, most=MOST_TRACES)
+    first, last = choose_steps(view, whole.sizes["time"])
+    order = orders.ordered(view, whole[signal].isel(time=slice(first, last + 1)), by)
+    events = choose_marks(view)
+    chooser.reading(summary.reading(view.recording, signal, view.direction, marked=events is not None))
+    if sorted_how := f"{orders.ORDERS[by]} {summary.escaped(order.said)}".strip():
+        st.caption(sorted_how)
+    window = None if (first, last) == (0, whole.sizes["time"] - 1) else (first, last)
+    run = Run(signal, by, order, window, units, panels)
+    draw_run(view, run, whole, (first, last), events, found)
+    return run
+
+
+def loaded(view: View, signal: str) -> xr.Dataset:
+    """What is drawn of the sequence on view, in memory, without padding."""
+    run = view.recording.sel(view.where)
+    names = list(dict.fromkeys([signal, *summary.trace_panels(view.recording, signal)]))
+    return run[names].isel(time=slice(0, int(run["length"]))).load()
+
+
+def choose_steps(view: View, steps: int) -> tuple[int, int]:
+    """Steps on view, with ways to the steps before and after and back to all."""
+    row = st.container(horizontal=True, vertical_alignment="bottom")
+    with row:
         of = (view.entry.name, view.module, view.sequence, steps)
-        first, last = choices.choose_window("Steps on view", steps, name="time", of=of)
-    options = whole[figures.unit_dim(whole[signal])].values.tolist()
-    with right:
-        units = choices.choose_several(
-            "Units as traces",
-            options,
-            name="unit",
-            default=summary.telling_units(whole[signal]),
-            most=MOST_TRACES,
+        first, last = choices.choose_window(
+            "Steps on view", steps, name="time", of=of, usual=FIRST if steps > LONG else None
         )
-    shown = whole.isel(time=slice(first, last + 1))
-    size = reduction.bin_size(last - first + 1, len(options))
-    statistic = choose_statistic(size, last - first + 1, len(options)) if size > 1 else "mean"
-    narrowed = None if (first, last) == (0, steps - 1) else (first, last)
-    if narrowed:
-        st.button(
-            "Whole sequence", icon=":material/zoom_out_map:", on_click=choices.take_window, args=("time", 0, steps - 1)
-        )
+        if (first, last) != (0, steps - 1):
+            wide = last - first + 1
+            for label, icon, begin in (("Earlier", "west", first - wide), ("Later", "east", first + wide)):
+                begin = min(max(begin, 0), steps - wide)
+                st.button(
+                    label,
+                    icon=f":material/{icon}:",
+                    on_click=choices.take_window,
+                    args=("time", begin, begin + wide - 1),
+                    disabled=begin == first,
+                )
+            st.button(
+                "Whole sequence",
+                icon=":material/zoom_out_map:",
+                on_click=choices.take_window,
+                args=("time", 0, steps - 1),
+            )
+    return first, last
+
+
+def choose_marks(view: View) -> figures.Resets | None:
+    """The resets of the sequence on view, where a gate throws memory away and the reader wants to see it."""
+    if not choices.choose_whether("Mark resets", name="marks", default=True):
+        return None
+    events = results.of(view, resets)
+    if isinstance(events, str) or events.attrs["reason"]:
+        st.caption(summary.escaped(events if isinstance(events, str) else events.attrs["reason"]))
+        return None
+    here = (events["event_sequence"].values == view.sequence) & (events["event_kind"].values == "reset")
+    return figures.Resets(events["onset"].values[here], events["event_unit"].values[here])
+
+
+def draw_run(
+    view: View,
+    run: Run,
+    whole: xr.Dataset,
+    steps: tuple[int, int],
+    events: figures.Resets | None,
+    found: Sequence[search.Place],
+) -> None:
+    first, last = steps
+    dim = whole[run.signal].dims[-1]
+    shown = whole.isel(time=slice(first, last + 1)).sel({dim: run.order.units})
+    size = reduction.bin_size(last - first + 1, len(run.order.units))
+    statistic = choose_statistic(size, last - first + 1, len(run.order.units)) if size > 1 else "mean"
     figure = figures.run_figure(
         shown,
-        signal,
+        run.signal,
         labels=view.labels,
-        units=units,
-        panels=panels,
-        limits=figures.colour_limits(whole[signal]),
+        units=run.units,
+        panels=run.panels,
+        limits=figures.colour_limits(whole[run.signal]),
         statistic=statistic,
+        resets=events,
+        groups=run.order.groups,
+        found=[(place.first, place.last) for place in found],
     )
-    key = f"run-{view.entry.name}-{view.name}-{signal}-sequence{view.sequence}-{view.labels}-{first}-{last}-{statistic}"
+    spot = f"{view.name}-{run.signal}-sequence{view.sequence}-{view.labels}-{first}-{last}-{statistic}"
+    key = f"run-{view.entry.name}-{spot}-{hash(tuple(run.order.units))}"
     st.plotly_chart(
         figure,
         key=key,
-        on_select=lambda: take_box(key, options, first, last),
+        on_select=lambda: take_box(key, run.order.units, first, last),
         selection_mode="box",
         config={"displaylogo": False},
     )
@@ -104,7 +200,6 @@ def show_run(view: View, signal: str) -> tuple[tuple[int, int] | None, list[int]
         "Drag to zoom, double-click to zoom out. With the box selection tool above the picture, the units in the box "
         "become the traces and its steps the steps on view."
     )
-    return narrowed, units, panels
 
 
 def choose_statistic(size: int, steps: int, units: int) -> str:
@@ -118,15 +213,18 @@ def choose_statistic(size: int, steps: int, units: int) -> str:
 
 
 def take_box(key: str, options: Sequence[int], first: int, last: int) -> None:
-    """Units and steps in the box that the reader drew; a box in a panel of traces chooses steps only."""
+    """Units and steps in the box that the reader drew; a box in a panel of traces chooses steps only.
+
+    `options` are the units from top to bottom, a row each.
+    """
     boxes = st.session_state[key]["selection"]["box"]
     if not boxes:
         return
     (left, right), (low, high) = sorted(boxes[0]["x"]), sorted(boxes[0]["y"])
     if boxes[0]["yref"] == "y":
-        inside = [unit for unit in options if low - 0.5 < unit < high + 0.5]
+        inside = [unit for row, unit in enumerate(options) if low - 0.5 < row < high + 0.5]
         if inside:
-            choices.take_several("unit", inside[:MOST_TRACES])
+            choices.take("unit", inside[:MOST_TRACES])
         if len(inside) > MOST_TRACES:
             st.toast(f"The box holds {len(inside)} units; the first {MOST_TRACES} became traces.")
     start, stop = max(first, int(np.ceil(left - 0.5))), min(last, int(np.floor(right + 0.5)))
@@ -134,87 +232,85 @@ def take_box(key: str, options: Sequence[int], first: int, last: int) -> None:
         choices.take_window("time", start, stop)
 
 
-def show_saturation(view: View, result: xr.Dataset | str, units: Sequence[int]) -> pd.DataFrame | None:
-    """Table and scatter of all sequences, for the gates or one signal."""
-    st.subheader("Saturation", anchor=False)
-    if isinstance(result, str):
-        st.text(result)
-        return None
-    result = result.isel(layer=0, direction=0)
-    bounded = result["signal"].values.tolist()
-    gates = [name for name, role in zip(bounded, result["role"].values, strict=True) if role in GATE_ROLES]
-    every = "all gates" if gates else "all signals"
-    low, high = result.attrs["low"], result.attrs["high"]
-    st.text(
-        f"Layer {view.layer}, {view.direction}, all sequences. left and right: share of steps on which the signal lies "
-        f"below {low:g} or above {high:g} of its range."
-    )
-    asked = choices.choose("Signals in table and scatter", [every, *bounded], name="saturation")
-    names = (gates or bounded) if asked == every else [asked]
-    if counts := [summary.verdict_counts(result, name) for name in names if name in gates]:
-        st.text("\n".join(counts))
-    table = summary.saturation_table(result, names)
-    spot = f"{view.entry.name}-{view.module}-{view.layer}-{view.direction}-{asked}"
-    left, right = st.columns([3, 2])
-    with left:
-        st.dataframe(
-            table,
-            key=f"table-{spot}",
-            hide_index=True,
-            height=430,
-            on_select=lambda: take_rows(f"table-{spot}", table),
-            selection_mode="multi-row",
-            column_config=COLUMNS,
-        )
-        st.caption("Click a heading to sort. Ticked rows become the traces above.")
-    with right:
-        st.plotly_chart(
-            figures.saturation_figure(result, names, units),
-            key=f"scatter-{spot}",
-            on_select=lambda: take_points(f"scatter-{spot}"),
-            selection_mode=("points", "box"),
-            config={"displaylogo": False},
-        )
-    return table
+def show_unit(view: View, run: Run) -> dict[str, ways_out.Draw]:
+    """All about one unit, for who asks; returned are its pictures."""
+    if view.recording[run.signal].dims[-1] != "unit" or not run.units:
+        return {}
+    if not choices.choose_whether("All about one unit", name="about"):
+        return {}
+    with st.columns([1, 3])[0]:
+        unit = choices.choose("Unit", run.units, name="one")
+    given = unit_results(view)
+    for said in (f"{name}: {result}" for name, result in given.items() if isinstance(result, str)):
+        st.text(said)
+    good = {name: result for name, result in given.items() if not isinstance(result, str)}
+
+    def draw() -> "Figure":
+        from gatescope.probe.plots.unit import figure_unit
+
+        return figure_unit(view.recording, unit, **view.where, labels=view.labels, window=run.window, **good)
+
+    key = (view.entry.name, *map(str, (view.where, view.labels, run.window, unit)), *sorted(good))
+    st.image(_drawn(key, draw), width="stretch")
+    return {f"unit {unit}": draw}
 
 
-def take_rows(key: str, table: pd.DataFrame) -> None:
-    rows = st.session_state[key]["selection"]["rows"]
-    if rows:
-        choices.take_several("unit", list(dict.fromkeys(table["unit"].iloc[rows].tolist()))[:MOST_TRACES])
+@st.cache_data(max_entries=32, show_spinner="Drawing ...")
+def _drawn(key: tuple[str, ...], _draw: ways_out.Draw) -> bytes:
+    return ways_out.picture(_draw, "png")
 
 
-def take_points(key: str) -> None:
-    points = st.session_state[key]["selection"]["points"]
-    units = list(dict.fromkeys(int(point["customdata"][0]) for point in points if point.get("customdata")))
-    if units:
-        choices.take_several("unit", units[:MOST_TRACES])
+def unit_results(view: View) -> dict[str, Any]:
+    """What `figure_unit` takes, of the layer and direction on view."""
+    return {
+        "saturation": results.of(view, saturation),
+        "timescales": results.of(view, timescales),
+        "resets": results.of(view, resets),
+        "roles": results.of(view, roles, labels=orders.judging(view)),
+    }
 
 
-def show_ways_out(
-    view: View,
-    signal: str,
-    table: pd.DataFrame | None,
-    window: tuple[int, int] | None,
-    units: Sequence[int],
-    panels: Sequence[str],
-) -> None:
+def show_ways_out(view: View, run: Run, pictures: dict[str, ways_out.Draw]) -> None:
     """Downloads, and the code that draws the same."""
 
     def heatmap(ax: "Axes") -> None:
         from gatescope.probe.plots.signal import plot_signal
 
-        plot_signal(view.recording, signal, **view.where, labels=view.labels, ax=ax)
-        if window:
-            ax.set_xlim(window[0] - 0.5, window[1] + 0.5)
+        units = run.order.units
+        plot_signal(view.recording, run.signal, **view.where, labels=view.labels, units=units, ax=ax)
+        if run.window:
+            ax.set_xlim(run.window[0] - 0.5, run.window[1] + 0.5)
 
-    lines = summary.run_code(signal, view.where, labels=view.labels, units=units, panels=panels, window=window)
-    ways_out.show(
-        f"{view.module}-{signal}-layer{view.layer}-{view.direction}-sequence{view.sequence}",
-        code=view.code(*lines),
-        tables={} if table is None else {"saturation": lambda: table},
-        pictures={"heatmap": heatmap},
+    def table() -> pd.DataFrame:
+        return on_view(view, run)[run.signal].to_dataframe()
+
+    rows = run.order.code or ([] if run.by == orders.NUMBER else run.order.units)
+    lines = summary.run_code(
+        run.signal,
+        view.where,
+        labels=view.labels,
+        order=rows,
+        units=run.units,
+        panels=run.panels,
+        window=run.window,
     )
+    if pictures:
+        unit, judged = int(next(iter(pictures)).removeprefix("unit ")), orders.judging(view)
+        lines += summary.unit_code(unit, view.where, labels=view.labels, judged=judged, window=run.window)
+    ways_out.show(
+        f"{view.name}-sequence{view.sequence}",
+        code=view.code(*lines),
+        tables={run.signal: table},
+        results={"run": on_view(view, run)},
+        pictures={run.signal: heatmap, **pictures},
+    )
+
+
+def on_view(view: View, run: Run) -> xr.Dataset:
+    """The steps on view of the run, all signals."""
+    whole = view.recording[stepwise_names(view.recording)].sel(view.where)
+    first, last = run.window or (0, int(whole["length"]) - 1)
+    return whole.isel(time=slice(first, last + 1))
 
 
 if __name__ == "__main__":

@@ -76,4 +76,4 @@ def test_the_address_is_read_as_a_window_only_when_it_is_one():
     assert choices._window("9-3", whole) == (3, 9)
     assert choices._window("10-500", whole) == (10, 49)
     for text in (None, "", "3", "a-b", "-3-4", "1-2-3", "1.5-2"):
-        assert choices._window(text, whole) == whole
+        assert choices._window(text, whole) is None
