@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .probe.attribution import attribution
     from .probe.attribution_target import unit
     from .probe.concat import concat
+    from .probe.decomposition import contextual_decomposition
     from .probe.estimate import Estimate, estimate
     from .probe.find import modules, register
     from .probe.fixed_points import fixed_points
@@ -117,6 +118,7 @@ _HOMES = {
     "probe.attribution": ("attribution",),
     "probe.attribution_target": ("unit",),
     "probe.concat": ("concat",),
+    "probe.decomposition": ("contextual_decomposition",),
     "probe.estimate": ("Estimate", "estimate"),
     "probe.find": ("modules", "register"),
     "probe.fixed_points": ("fixed_points",),
@@ -174,6 +176,7 @@ __all__ = [
     "attribution",
     "cells",
     "concat",
+    "contextual_decomposition",
     "describe",
     "drift",
     "estimate",
