@@ -15,6 +15,7 @@ from .attribution_result import dataset, with_labels, with_warning
 from .attribution_runs import held
 from .attribution_sources import EmbeddingSource, SignalSource, Source, StateSource
 from .attribution_target import Target, Unit, indices, is_whole, said
+from .find import require_module
 from .labels import check_source
 
 TOLERANCE = 0.05
@@ -165,6 +166,7 @@ def attribution(
     >>> float(found.output[0])
     1.875
     """
+    require_module(model)
     chosen = method_named(method)
     check_source(labels)
     check_options(
@@ -190,6 +192,7 @@ def attribution(
         source = asked.runs.source = asked.source(layer, direction)
         check_rows(asked)
         asking = selected(asked, source, chosen, together, layer, direction, unit, time)
+        check_window(asking, chosen, window)
         rows = batch_size or rows_at_once(source)
         settings = Settings(n_steps, n_samples, stdev, window, is_by_step(by, chosen, source), rows)
         draws = method == "gradient_shap"
@@ -248,6 +251,15 @@ def selected(
     if not bool(asking.real[:, asking.times].any()):
         raise ValueError(f"time must be a step of at least one sequence; {said(time)} came, which is all padding.")
     return asking
+
+
+def check_window(asking: Asking, method: Method, window: int) -> None:
+    if "window" not in method.takes:
+        return
+    if isinstance(asking.source, StateSource):
+        raise ValueError("method 'occlusion' slides over steps, which the initial state has not. Take another.")
+    if window > len(asking.times):
+        raise ValueError(f"window must be at most the {len(asking.times)} steps that are asked about; {window} came.")
 
 
 def rows_at_once(source: Source) -> int:

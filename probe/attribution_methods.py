@@ -187,8 +187,20 @@ def attributed(method: Method, question: Question, settings: Settings, draws: bo
             question.baseline if draws else question.baseline[part],
             tuple(entry[part] for entry in question.extra),
         )
-        found.append(method.attribute(here, settings).detach())
+        found.append(asked(method, here, settings).detach())
     return torch.cat(found)
+
+
+def asked(method: Method, question: Question, settings: Settings) -> Tensor:
+    try:
+        return method.attribute(question, settings)
+    except RuntimeError as error:
+        if "not have been used in the graph" in str(error) or "does not require grad" in str(error):
+            raise ValueError(
+                "the target must depend on what is attributed to in ways that autograd sees; it does not. Leave out "
+                "detach() and no_grad, or take a method that takes values away, such as 'feature_ablation'."
+            ) from error
+        raise
 
 
 def evaluated(question: Question, values: Tensor, size: int) -> Tensor:
