@@ -249,7 +249,7 @@ class Joined:
     def __call__(self, x: Tensor, state: State, tap: Tap) -> Any:
         first = self.first
         joined = tap if first is no_tap else lambda name, value: tap(name, first(name, value))
-        return self.own(x, state, tap=joined, **self.rest)
+        return self.own(x, state, joined, **self.rest)
 
 
 class OpenForeign(OpenForward):
@@ -267,19 +267,16 @@ class OpenForeign(OpenForward):
         cell = with_originals(built, self.module)
         state = tuple(torch.zeros_like(entry) for entry in answered) if given is None else given
         new = self.steps.run(cell, input, state, tap, given=given is not None)
-        return self.answer(output, answered, new)
-
-    def answer(self, output: Any, answered: State, new: State) -> Any:
-        """The module's output with the new states in the places of its own."""
         leaves, form = tree_flatten(output)
         instead = {id(old): value for old, value in zip(answered, new, strict=True)}
-        strangers = [leaf for leaf in leaves if isinstance(leaf, Tensor) and id(leaf) not in instead]
-        if strangers or not {id(leaf) for leaf in leaves} >= instead.keys():
-            raise TypeError(
-                f"{self.path!r} must answer its new states themselves to be opened; its class "
-                f"{type(self.module).__name__} answers tensors made of them. Register the class of its inner cells."
-            )
-        return tree_unflatten([instead.get(id(leaf), leaf) for leaf in leaves], form)
+        if {id(leaf) for leaf in leaves if isinstance(leaf, Tensor)} == instead.keys():
+            return tree_unflatten([instead.get(id(leaf), leaf) for leaf in leaves], form)
+        if tap is None:
+            return output
+        raise TypeError(
+            f"{self.path!r} must answer its new states, and no other tensor, for its signals to be changed; its class "
+            f"{type(self.module).__name__} answers something made of them. Register the class of its inner cell."
+        )
 
 
 def with_originals(cell: AbstractCell, module: nn.Module) -> AbstractCell:
