@@ -154,6 +154,7 @@ def trigger_figure(result: xr.Dataset, most: int = MOST_LABELS) -> go.Figure:
             y=np.arange(order.size),
             x=known[order],
             orientation="h",
+            name="lift",
             marker={"color": np.where(stands_out, COLOURS[0], GREY), "line": {"width": 0}},
             text=[f"{count:,} unit{'s' * (count != 1)}" if count else "" for count in units.tolist()],
             textposition="outside",

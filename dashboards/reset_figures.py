@@ -26,6 +26,7 @@ MOST_GREY = 150  # lines without a name, of the units with most events
 class Raster(NamedTuple):
     """The events of one kind and sequence, the unit of each row, and how many events are not drawn."""
 
+    kind: str
     events: xr.Dataset
     rows: list[int]
     left_out: int
@@ -48,7 +49,7 @@ def raster_of(
     if places.size > most:
         deepest = np.argsort(-events["depth"].to_numpy()[places], kind="stable")[:most]
         places = places[np.sort(deepest)]
-    return Raster(events.isel(event=places), list(rows), int(here.sum()) - places.size)
+    return Raster(kind, events.isel(event=places), list(rows), int(here.sum()) - places.size)
 
 
 def depth_scale(dark: bool) -> list[str]:
@@ -88,6 +89,7 @@ def raster_figure(
         some = raster.events.isel(event=overwrite == which)
         if which and not some.sizes["event"]:
             continue
+        name = name if raster.kind == "reset" else raster.kind.replace("_", " ")
         figure.add_trace(_marks(some, row_of, time, texts, name, symbol, len(raster.rows), dark))
     heights = (float(np.clip(ROW * len(raster.rows), LOWEST, HIGHEST)), BARS)
     figure.add_trace(

@@ -43,7 +43,7 @@ def folder(tmp_path: Path, make_recording: Callable[..., xr.Dataset]) -> Path:
 
 @pytest.fixture
 def resetting(make_recording: Callable[..., xr.Dataset]) -> xr.Dataset:
-    """Two sequences in which unit 0 throws its memory away at every fifth step, a boundary, and unit 1 at every "b"."""
+    """Two sequences, begun at zero: unit 0 throws its memory away at every boundary, unit 1 at every "b"."""
     rng = np.random.default_rng(1)
     lengths, units = (90, 60), 4
     recording = make_recording(layers=1, directions=1, lengths=lengths, units=units)
@@ -52,7 +52,7 @@ def resetting(make_recording: Callable[..., xr.Dataset]) -> xr.Dataset:
     memory = gate.copy()
     for sequence, length in enumerate(lengths):
         token[sequence, :length] = rng.choice(["a", "b", "c"], length, p=[0.5, 0.2, 0.3])
-        boundary[sequence, :length:5] = True
+        boundary[sequence, np.cumsum(rng.integers(2, 9, 8))] = True
         kept = rng.uniform(0.93, 0.97, (length, units))
         kept[boundary[sequence, :length], 0] = rng.uniform(0.02, 0.04, boundary[sequence].sum())
         kept[token[sequence, :length] == "b", 1] = 0.05
@@ -64,7 +64,9 @@ def resetting(make_recording: Callable[..., xr.Dataset]) -> xr.Dataset:
     recording["forget_gate"] = recording["forget_gate"].copy(data=gate.astype(np.float32))
     recording["cell_state"] = recording["cell_state"].copy(data=memory.astype(np.float32))
     dims = ("sequence", "time")
-    return recording.assign_coords(token=(dims, token), boundary=(dims, boundary))
+    recording["initial_cell_state"] = 0 * recording["initial_cell_state"]
+    start = np.array(["zero", "zero"], dtype=object)
+    return recording.assign_coords(token=(dims, token), boundary=(dims, boundary), start=("sequence", start))
 
 
 def _figure(page: AppTest, trace: str) -> dict[str, Any]:
