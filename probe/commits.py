@@ -78,7 +78,7 @@ class Lock:
     """One writer per store: held by the operating system for this process, so that a dead one holds nothing."""
 
     def __init__(self, path: Path) -> None:
-        self.path = (path / FOLDER / LOCK).resolve()
+        self.path = Path(os.path.realpath(path / FOLDER / LOCK))  # Path.resolve() raises where a link leads to itself
         self.store = path
         self.file: int | None = None
         self.created = False

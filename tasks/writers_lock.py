@@ -17,7 +17,7 @@ def writers_lock(file: Path, folder: Path) -> Iterator[None]:
     BlockingIOError
         If another process holds it, or this one already.
     """
-    key = file.resolve()
+    key = Path(os.path.realpath(file))
     if key in _HELD:
         raise refusal("this process", folder)
     opened = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
