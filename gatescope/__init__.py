@@ -59,8 +59,10 @@ if TYPE_CHECKING:
     from .probe.overview import open_overview
     from .probe.plots.ablation import plot_ablation
     from .probe.plots.alignment import figure_alignment, plot_alignment, plot_lags
+    from .probe.plots.attribution import figure_attribution, plot_attribution
     from .probe.plots.drift import plot_drift
     from .probe.plots.event_average import plot_event_average
+    from .probe.plots.fixed_points import plot_fixed_points
     from .probe.plots.gradient_flow import plot_cell_path, plot_gradient_flow, plot_knockout, plot_path_share
     from .probe.plots.lyapunov import plot_lyapunov
     from .probe.plots.resets import plot_resets
@@ -129,8 +131,10 @@ _HOMES = {
     "probe.overview": ("open_overview",),
     "probe.plots.ablation": ("plot_ablation",),
     "probe.plots.alignment": ("figure_alignment", "plot_alignment", "plot_lags"),
+    "probe.plots.attribution": ("figure_attribution", "plot_attribution"),
     "probe.plots.drift": ("plot_drift",),
     "probe.plots.event_average": ("plot_event_average",),
+    "probe.plots.fixed_points": ("plot_fixed_points",),
     "probe.plots.gradient_flow": ("plot_cell_path", "plot_gradient_flow", "plot_knockout", "plot_path_share"),
     "probe.plots.lyapunov": ("plot_lyapunov",),
     "probe.plots.resets": ("plot_resets",),
@@ -183,6 +187,7 @@ __all__ = [
     "event_average",
     "examples",
     "figure_alignment",
+    "figure_attribution",
     "figure_unit",
     "fixed_points",
     "forget_bias",
@@ -198,9 +203,11 @@ __all__ = [
     "opened",
     "plot_ablation",
     "plot_alignment",
+    "plot_attribution",
     "plot_cell_path",
     "plot_drift",
     "plot_event_average",
+    "plot_fixed_points",
     "plot_gradient_flow",
     "plot_knockout",
     "plot_lags",

@@ -112,7 +112,7 @@ def unrolled(
     backward: bool,
 ) -> Parts:
     """One cell over all steps."""
-    shape = (phrases.count, -1, -1)
+    shape = (phrases.number, -1, -1)
     hidden, memory = (Parts(torch.zeros_like(state).expand(shape), state.expand(shape)) for state in initial)
     shown: list[Parts] = []
     times = range(len(active))

@@ -153,11 +153,11 @@ def all_phrases(heard: Heard, phrases: Phrases, layer: int, kept: Tensor) -> tup
     """The parts (phrase, sequence, kept step, direction x unit), and how far their sum is from the model's own."""
     sequences, width = heard.hidden[layer].shape[1:]
     own, active = heard.hidden[layer].double(), heard.active
-    found = Parts(*(own.new_full((phrases.count, *kept.shape, width), torch.nan) for _ in range(2)))
+    found = Parts(*(own.new_full((phrases.number, *kept.shape, width), torch.nan) for _ in range(2)))
     rows, real = torch.arange(sequences)[:, None].expand_as(kept), kept >= 0
     error = 0.0
     together = max(1, VALUES // max(1, heard.steps * sequences * 4 * width))
-    for begin in range(0, phrases.count, together):
+    for begin in range(0, phrases.number, together):
         some = slice(begin, begin + together)
         parts = decompose(heard.cells[: layer + 1], heard.input, phrases.part(some), heard.initial, active)
         off = (parts.relevant + parts.irrelevant - own.unsqueeze(1)).abs().amax((1, 3))
@@ -173,7 +173,7 @@ def labelled(heard: Heard, phrases: Phrases, parts: Parts, layer: int, kept: Ten
     unit = "projection" if cell.proj_size else "unit"
     dims = ("phrase", "sequence", *(() if single else ("time",)))
     coords: dict[str, Any] = {
-        "phrase": np.arange(phrases.count),
+        "phrase": np.arange(phrases.number),
         "start": ("phrase", phrases.start),
         "stop": ("phrase", phrases.stop),
         "direction": np.array(DIRECTIONS[:directions], object),

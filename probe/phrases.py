@@ -22,7 +22,7 @@ class Phrases(NamedTuple):
         return Phrases(self.start[which], self.stop[which])
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         return len(self.start)
 
 
@@ -38,7 +38,7 @@ def phrases_of(phrase: Any, steps: int) -> Phrases:
     return Phrases(*(np.array(each, np.int64) for each in zip(*ends, strict=True)))
 
 
-def several(phrase: Any) -> Sequence[Any]:
+def several(phrase: Any) -> "Sequence[Any] | npt.NDArray[Any]":
     if isinstance(phrase, str) or not isinstance(phrase, (Sequence, np.ndarray)) or len(phrase) == 0:
         raise ValueError(
             f"phrase must be a slice, a list of (start, stop), or None for every step; {phrase!r} came. Give for "
