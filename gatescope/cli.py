@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .ablation_verb import ablation
+from .attribution_verb import attribution
 from .report_verb import report
 from .signals import VERSION
 
@@ -207,6 +208,7 @@ def reproduce(
 
 
 app.command()(ablation)
+app.command()(attribution)
 app.command()(report)
 
 

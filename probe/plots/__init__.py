@@ -2,6 +2,7 @@
 
 from .ablation import plot_ablation
 from .alignment import figure_alignment, plot_alignment, plot_lags
+from .attribution import figure_attribution, plot_attribution
 from .drift import plot_drift
 from .event_average import plot_event_average
 from .gradient_flow import plot_cell_path, plot_gradient_flow, plot_knockout, plot_path_share
@@ -19,9 +20,11 @@ from .unit import figure_unit
 
 __all__ = [
     "figure_alignment",
+    "figure_attribution",
     "figure_unit",
     "plot_ablation",
     "plot_alignment",
+    "plot_attribution",
     "plot_cell_path",
     "plot_drift",
     "plot_event_average",
