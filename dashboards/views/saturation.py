@@ -149,15 +149,17 @@ def show_by_label(
     with columns[0]:
         signal = choices.choose("Signal by label", names, name="signal", default=keeping(view.recording, names))
     with columns[1]:
-        shown = choices.choose_several(
+        values = list(found)  # which may hold anything: they stand in the address by their rank
+        places = choices.choose_several(
             "Values in the scatter",
-            list(found),
+            list(range(len(values))),
             name="values",
-            default=first_values(found, signal),
+            default=[values.index(value) for value in first_values(found, signal)],
             most=SHOWN,
-            shown=figures.visible,
+            shown=lambda place: figures.visible(values[place]),
             placeholder="None: choose values",
         )
+        shown = [values[place] for place in places]
     chooser.reading(
         f"{signal} at each value of {view.labels}. Bars: where all units together spend its steps, most often at the "
         "left end on top. Points: units, at the values chosen; a unit whose points lie apart tells them apart."

@@ -48,7 +48,7 @@ def test_the_page_shows_what_the_analyzers_say(opened, place, resetting, reading
     cause = triggers(events, "token").isel(layer=0, direction=0)
     bars = reading.figure(page, "lift")["data"][0]
     np.testing.assert_allclose(sorted(reading.numbers(bars["x"])), sorted(cause["layer_lift"].values))
-    assert f"{int(agreement['boundaries'])} boundaries. 1 of 4 units agree beyond chance." in reading.texts(page)
+    assert f"{agreement['boundaries'].item()} boundaries. 1 of 4 units agree beyond chance." in reading.texts(page)
 
 
 def test_the_code_on_the_page_counts_and_draws_the_same(opened, place, resetting, reading):

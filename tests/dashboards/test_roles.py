@@ -1,0 +1,97 @@
+"""The page Roles: what it shows is what `roles` says."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import xarray as xr
+
+from gatescope.dashboards import role_figures
+from gatescope.probe.analyzers.roles import roles
+from gatescope.probe.store import save_recording
+
+
+@pytest.fixture
+def blocked(resetting: xr.Dataset) -> xr.Dataset:
+    return resetting.assign_coords(block=("unit", [0, 0, 1, 1]))
+
+
+@pytest.fixture
+def place(tmp_path: Path, blocked: xr.Dataset) -> Path:
+    save_recording(blocked, tmp_path / "run.zarr")
+    return tmp_path
+
+
+def test_the_page_shows_what_the_analyzer_says(opened, place, blocked, reading):
+    page = reading.healthy(opened(place, view="roles", judge="token", unit="1"))
+    result = roles(blocked, "token").isel(layer=0, direction=0)
+    table = page.dataframe[0].value.set_index("unit").sort_index()
+    assert table["role"].tolist() == result["unit_role"].values.tolist()
+    np.testing.assert_array_equal(table["confidence"], result["confidence"])
+    for name in result["statistic"].values:
+        np.testing.assert_array_equal(table[name], result["evidence"].sel(statistic=name))
+    rate = result["evidence"].sel(statistic="reset_rate")
+    for role in set(result["unit_role"].values.tolist()):
+        spots = reading.figure(page, role)["data"]
+        spot = next(trace for trace in spots if trace["name"].startswith(role))
+        mine = result["unit_role"].values == role
+        np.testing.assert_allclose(reading.numbers(spot["y"]), rate.values[mine])
+        assert [about[0] for about in spot["customdata"]] == result["unit"].values[mine].tolist()
+    said = reading.texts(page)
+    assert f"Specialisation {result['specialisation'].item():,.1f}" in said
+    for block in (0, 1):
+        assert f"**Block {block}**" in said
+        sure = f"{result['block_confidence'].values[block]:.0%}"
+        assert f"{result['block_role'].values[block]}, in {sure} of the samples" in said
+
+
+def test_the_code_on_the_page_finds_the_same_roles(opened, place, reading):
+    page = opened(place, view="roles", judge="token", short="1", long="9")
+    reading.healthy(page.toggle[0].set_value(True).run())
+    scope: dict[str, Any] = {}
+    with mpl.rc_context({"backend": "agg"}):
+        exec(page.code[0].value, scope)
+        mpl.pyplot.close("all")
+    table = page.dataframe[0].value.set_index("unit").sort_index()
+    found = scope["roles"].isel(layer=0, direction=0)
+    assert found["unit_role"].values.tolist() == table["role"].tolist()
+    assert (found.attrs["labels"], found.attrs["lags"]) == ("token", "[1, 9]")
+    np.testing.assert_array_equal(found["confidence"], table["confidence"])
+
+
+def test_an_address_opens_the_view_it_was_taken_from(opened, place, reading):
+    page = opened(place, view="roles")
+    page.selectbox(key="judge").set_value("boundary")
+    page.number_input(key="short").set_value(2)
+    page.number_input(key="long").set_value(20)
+    reading.healthy(page.multiselect(key="unit").set_value([3, 0]).run())
+    again = reading.healthy(opened(place, view="roles", **dict(page.query_params)))
+    assert [chart.proto.spec for chart in again.get("plotly_chart")] == [
+        chart.proto.spec for chart in page.get("plotly_chart")
+    ]
+    assert again.dataframe[0].value["unit"].tolist() == [0, 3, 1, 2]
+
+
+def test_a_network_without_gates_or_labels_is_told_what_that_means(opened, tmp_path, blocked, reading):
+    recording = blocked.drop_vars(["token", "boundary", "value", "block"])
+    recording.attrs["retention"] = "1.0"
+    save_recording(recording, tmp_path / "run.zarr")
+    page = reading.healthy(opened(tmp_path, view="roles"))
+    said = reading.texts(page)
+    assert "never throws it away" in said
+    assert "Specialisation cannot be told" in said
+    assert "Without a label" in said
+    assert "**Block" not in said
+
+
+def test_units_at_one_spot_are_named_together_and_infinite_ones_stand_at_the_edge(blocked):
+    result = roles(blocked, samples=5).isel(layer=0, direction=0)
+    result["evidence"].loc[{"statistic": "time_scale"}] = [4.0, 4.0, np.inf, np.nan]
+    result["evidence"].loc[{"statistic": "reset_rate"}] = [10.0, 10.0, 0.0, 0.0]
+    spots = role_figures.spots_of(result)
+    assert spots.scale.tolist() == [4.0, 4.0, 8.0, 2.0]
+    assert role_figures.spot_names(spots, [0, 1, 2, 3]) == {1: "0, 1", 2: "2", 3: "3"}
+    texts = [text for trace in role_figures.role_map_figure(result).data for text in trace.text]
+    assert sorted(texts) == ["", "0, 1", "2", "3"]
