@@ -6,6 +6,7 @@ import numpy as np
 import xarray as xr
 
 from .findings import FINDERS, LEVEL, Finding
+from .known import Known
 from .runs import require_recording
 from .saturation import KEPT_ATTRS
 
@@ -60,7 +61,8 @@ def describe(recording: xr.Dataset, *, most: int = MOST) -> xr.Dataset:
     require_recording(recording, "describe")
     if most < 1:
         raise ValueError(f"most must be at least 1 finding; {most!r} came.")
-    return conclude(recording, [finding for finder in FINDERS for finding in finder(recording)], most)
+    known = Known(recording)
+    return conclude(recording, [finding for finder in FINDERS for finding in finder(known)], most)
 
 
 def conclude(recording: xr.Dataset, found: list[Finding], most: int) -> xr.Dataset:

@@ -1,6 +1,7 @@
 """What speaks for each role of a unit, gathered in sums over groups of sequences, so that groups can be drawn again."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
@@ -11,11 +12,14 @@ from .runs import Numbers
 
 Codes = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.floating]
 
 KEEP_EDGES = np.linspace(-10.0, 10.0, 201)  # of the retention's logit
 VALUE_BINS = 64  # classes of equal size of a unit's memory
 BACK = 2  # steps after which an event detector is back at its baseline
 SHORTEST = 4  # steps of a segment that can show a line
+EXACT = 2**24  # whole numbers below which float32 has all
+AT_ONCE = 2**20  # counts of labels by memory that are held at once
 
 
 @dataclass
@@ -32,6 +36,22 @@ class Chunk:
     begins: Flags  # first steps of resets
     inside: Flags  # steps of resets
 
+    def pieces(self, groups: int) -> Iterator["Chunk"]:
+        """The same units, so few at a time that their counts by group and class stay in the processor's cache."""
+        units = self.memory.shape[2]
+        width = max(1, AT_ONCE // max(1, groups * max(1, self.classes) * VALUE_BINS))
+        for first in range(0, units, width):
+            some = np.s_[..., first : first + width]
+            yield replace(
+                self,
+                memory=self.memory[some],
+                keep=None if self.keep is None else self.keep[some],
+                write=None if self.write is None else self.write[some],
+                gates={name: values[some] for name, values in self.gates.items()},
+                begins=self.begins[some],
+                inside=self.inside[some],
+            )
+
 
 @dataclass
 class Sums:
@@ -44,7 +64,8 @@ class Sums:
     ends: Numbers  # and gate, end: steps within a tenth of either end
     total: Numbers  # sum of the centred memory
     square: Numbers  # and of its square
-    classes: Numbers  # and now or BACK steps ago, class of the label, class of the memory: steps
+    classes: Floats  # and class of the label, class of the memory: steps
+    classes_ago: Floats  # the same with the label of BACK steps ago
     signs: Numbers  # and class of the label, negative or positive: steps
     segments: Numbers  # and what segments between resets sum to, see SEGMENT
 
@@ -59,7 +80,7 @@ class Sums:
         return cls(
             add.sum(np.ones_like(memory)),
             add.sum(chunk.begins[real]),
-            add.count(_keep_codes(chunk, real, units), len(KEEP_EDGES) + 1),
+            add.count(_keep_codes(chunk, real, units), len(KEEP_EDGES) + 1).astype(np.float64),
             add.sum(np.full_like(memory, np.nan) if chunk.write is None else chunk.write[real]),
             np.stack(
                 [np.stack([add.sum(v[real] < 0.1), add.sum(v[real] > 0.9)], axis=-1) for v in chunk.gates.values()]
@@ -68,14 +89,15 @@ class Sums:
             ),
             add.sum(centred),
             add.sum(centred**2),
-            _class_counts(chunk, add, real, memory),
+            *_class_counts(chunk, add, real, memory),
             _sign_counts(chunk, add, real, memory),
             _segment_sums(chunk, groups),
         )
 
     def drawn(self, weights: Numbers) -> "Sums":
         """Sums over samples, from how often each of them has each group, (sample, group)."""
-        return Sums(*(np.tensordot(weights, getattr(self, each.name), axes=1) for each in fields(self)))
+        every = (getattr(self, each.name) for each in fields(self))
+        return Sums(*(np.tensordot(weights.astype(values.dtype), values, axes=1) for values in every))
 
 
 SEGMENT = ("count", "lines", "squares", "slope", "times", "pure", "positive", "steps")
@@ -94,12 +116,12 @@ class _Adder:
         summed = np.bincount(self.rows.ravel(), values.ravel().astype(np.float64), self.groups * self.units)
         return np.asarray(summed.reshape(self.groups, self.units))
 
-    def count(self, codes: Codes, width: int) -> Numbers:
+    def count(self, codes: Codes, width: int) -> Codes:
         """Steps by code 0 to width - 1; a code of -1 counts nowhere."""
         there = codes >= 0
         keys = (self.rows * width + codes)[there]
         counts = np.bincount(keys, minlength=self.groups * self.units * width)
-        return counts.reshape(self.groups, self.units, width).astype(np.float64)
+        return np.asarray(counts.reshape(self.groups, self.units, width), dtype=np.int64)
 
 
 def _keep_codes(chunk: Chunk, real: Flags, units: int) -> Codes:
@@ -111,19 +133,21 @@ def _keep_codes(chunk: Chunk, real: Flags, units: int) -> Codes:
     return np.where(np.isnan(keep), -1, np.searchsorted(KEEP_EDGES, logit)).astype(np.int64)
 
 
-def _class_counts(chunk: Chunk, add: _Adder, real: Flags, memory: Numbers) -> Numbers:
-    """Steps by now or BACK steps ago, class of the label and class of the memory."""
-    shape = (add.groups, add.units, 2, max(1, chunk.classes), VALUE_BINS)
+def _class_counts(chunk: Chunk, add: _Adder, real: Flags, memory: Numbers) -> tuple[Floats, Floats]:
+    """Steps by class of the label, now and BACK steps ago, and class of the memory; in float32 where that is exact."""
+    shape = (add.groups, add.units, max(1, chunk.classes), VALUE_BINS)
     if chunk.label is None or not len(memory):
-        return np.zeros(shape)
+        return np.zeros(shape), np.zeros(shape)
     codes = quantile_codes(np.nan_to_num(memory), VALUE_BINS)
     ago = np.full_like(chunk.label, -1)
     ago[:, BACK:] = chunk.label[:, :-BACK]
-    both = []
-    for label in (chunk.label[real], ago[real]):
-        joint = np.where(label[:, None] >= 0, label[:, None] * VALUE_BINS + codes, -1)
-        both.append(add.count(joint, chunk.classes * VALUE_BINS))
-    return np.stack(both, axis=2).reshape(shape)
+    most = add.groups * int(np.bincount(chunk.group[real], minlength=1).max())  # steps that a sample can have
+    dtype = np.float32 if most < EXACT else np.float64
+    now, then = (
+        add.count(np.where(label >= 0, label * VALUE_BINS + codes, -1), shape[2] * VALUE_BINS).reshape(shape)
+        for label in (chunk.label[real][:, None], ago[real][:, None])
+    )
+    return now.astype(dtype), then.astype(dtype)
 
 
 def _sign_counts(chunk: Chunk, add: _Adder, real: Flags, memory: Numbers) -> Numbers:
@@ -132,7 +156,8 @@ def _sign_counts(chunk: Chunk, add: _Adder, real: Flags, memory: Numbers) -> Num
         return np.zeros(shape)
     label = chunk.label[real][:, None]
     sign = np.where(memory > 0, 1, np.where(memory < 0, 0, -1))
-    return add.count(np.where((label >= 0) & (sign >= 0), label * 2 + sign, -1), chunk.classes * 2).reshape(shape)
+    found = add.count(np.where((label >= 0) & (sign >= 0), label * 2 + sign, -1), chunk.classes * 2)
+    return found.reshape(shape).astype(np.float64)
 
 
 def _segment_sums(chunk: Chunk, groups: int) -> Numbers:

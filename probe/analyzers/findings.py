@@ -7,12 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from ..schema import label_names
 from .alignment import alignment
 from .drift import drift
-from .gradient_flow import gradient_flow
-from .resets import resets
-from .roles import roles
+from .gradient_flow import gradient_verdict
+from .known import Known
 from .runs import lengths_of
 from .saturation import saturation
 from .selectivity import selectivity
@@ -24,7 +22,7 @@ SHARE = 0.1  # of the units of a layer, from which on a share of them is worth a
 TELLING = 0.75  # AUC from which on a unit tells a class apart, whatever its p
 ALIGNED = 0.5  # F1 from which on resets are said to be at the boundaries
 SURE = 0.9  # confidence from which on a role is worth a sentence
-MOST_CLASSES = 64
+SAMPLES = 50  # of the bootstrap behind that confidence
 
 
 class Finding(NamedTuple):
@@ -44,9 +42,10 @@ class Finding(NamedTuple):
 Found = Iterator[Finding]
 
 
-def left_in_training(recording: xr.Dataset) -> Found:
-    dropout = float(recording.attrs.get("dropout", 0.0))
-    if int(recording.attrs.get("training", 0)) and dropout > 0:
+def left_in_training(known: Known) -> Found:
+    attrs = known.recording.attrs
+    dropout = float(attrs.get("dropout", 0.0))
+    if int(attrs.get("training", 0)) and dropout > 0:
         text = (
             f"The model was recorded in training mode with dropout {dropout:g} between its layers: values above the "
             "first layer are those of one random draw. Call model.eval() and record again."
@@ -54,14 +53,14 @@ def left_in_training(recording: xr.Dataset) -> Found:
         yield Finding("recording", text, 1.0, "certain", np.nan, "attributes training and dropout")
 
 
-def not_finite(recording: xr.Dataset) -> Found:
-    said = str(recording.attrs.get("nonfinite", ""))
+def not_finite(known: Known) -> Found:
+    said = str(known.recording.attrs.get("nonfinite", ""))
     if said:
         yield Finding("recording", f"Values are not finite: {said}.", 1.0, "certain", np.nan, "attribute nonfinite")
 
 
-def stuck_gates(recording: xr.Dataset) -> Found:
-    result = saturation(recording)
+def stuck_gates(known: Known) -> Found:
+    result = saturation(known.recording)
     for at in _places(result):
         here = result.isel(layer=at[0], direction=at[1])
         where = _where(here)
@@ -83,8 +82,8 @@ def stuck_gates(recording: xr.Dataset) -> Found:
             yield _in(here, "saturation", text, float(dead), "share of units", "spread at most 1e-6 of half the range")
 
 
-def growing_memories(recording: xr.Dataset) -> Found:
-    result = drift(recording)
+def growing_memories(known: Known) -> Found:
+    result = drift(known.recording)
     for at in _places(result):
         here = result.isel(layer=at[0], direction=at[1])
         where = _where(here)
@@ -99,9 +98,9 @@ def growing_memories(recording: xr.Dataset) -> Found:
             yield _in(here, "drift", text, float(grows.mean()), "share of units", "trend above 0", p, worst)
 
 
-def time_scales(recording: xr.Dataset) -> Found:
-    result = timescales(recording, jacobian=False)
-    longest = int(lengths_of(recording, str(result.attrs["memory"])).max(initial=0))
+def time_scales(known: Known) -> Found:
+    result = timescales(known.recording, jacobian=False)
+    longest = int(lengths_of(known.recording, str(result.attrs["memory"])).max(initial=0))
     for at in _places(result):
         here = result.isel(layer=at[0], direction=at[1])
         where = _where(here)
@@ -125,13 +124,10 @@ def time_scales(recording: xr.Dataset) -> Found:
             )
 
 
-def resets_at_boundaries(recording: xr.Dataset) -> Found:
-    if "boundary" not in label_names(recording) or not recording["boundary"].to_numpy().any():
+def resets_at_boundaries(known: Known) -> Found:
+    if "boundary" not in known.labels or not known.recording["boundary"].to_numpy().any() or not known.has_events:
         return
-    events = resets(recording)
-    if events.attrs["reason"] or not events.sizes["event"]:
-        return
-    result = alignment(events, tolerance=1)
+    result = alignment(known.events, tolerance=1)
     for at in _places(result):
         here = result.isel(layer=at[0], direction=at[1])
         where = _where(here)
@@ -148,12 +144,9 @@ def resets_at_boundaries(recording: xr.Dataset) -> Found:
             yield _in(here, "alignment", text, float(score[best]), "F1", "all circular shifts", float(p[best]), best)
 
 
-def what_sets_resets_off(recording: xr.Dataset) -> Found:
-    events = resets(recording)
-    if events.attrs["reason"] or not events.sizes["event"]:
-        return
-    for name in _text_labels(recording):
-        result = triggers(events, name)
+def what_sets_resets_off(known: Known) -> Found:
+    for name in known.texts if known.has_events else []:
+        result = triggers(known.events, name)
         for at in _places(result):
             here = result.isel(layer=at[0], direction=at[1])
             where = _where(here)
@@ -171,9 +164,9 @@ def what_sets_resets_off(recording: xr.Dataset) -> Found:
             )
 
 
-def what_units_tell(recording: xr.Dataset) -> Found:
-    for name in _text_labels(recording):
-        result = selectivity(recording, name, shifts=1)
+def what_units_tell(known: Known) -> Found:
+    for name in known.texts:
+        result = selectivity(known.recording, name, shifts=1)
         for at in _places(result):
             here = result.isel(layer=at[0], direction=at[1], lag=0)
             where = _where(here)
@@ -189,9 +182,9 @@ def what_units_tell(recording: xr.Dataset) -> Found:
             yield _in(here, "selectivity", text, effect, "2 |AUC - 0.5|", "all circular shifts", float(p[best]), unit)
 
 
-def parts_played(recording: xr.Dataset) -> Found:
-    names: list[str | None] = [*_text_labels(recording)] or [None]
-    results = [roles(recording, name, samples=50) for name in names]
+def parts_played(known: Known) -> Found:
+    names: list[str | None] = [*known.texts] or [None]
+    results = [known.roles(name, SAMPLES) for name in names]
     for at in _places(results[0]):
         here = [result.isel(layer=at[0], direction=at[1]) for result in results]
         every = [_sure_of(part, "latch") for part in here]
@@ -223,11 +216,12 @@ def _said(here: xr.Dataset, one: str, many: str, mine: npt.NDArray[np.bool_], la
     yield _in(here, "roles", text, effect, "confidence", "stated predicates", unit=int(units[0]))
 
 
-def gradients(recording: xr.Dataset) -> Found:
+def gradients(known: Known) -> Found:
+    recording = known.recording
     if ("weight_hh" not in recording and "step_jacobian" not in recording) or not recording.sizes["unit"]:
         return
     try:
-        result = gradient_flow(recording)
+        result = gradient_verdict(recording)
     except ValueError:  # a cell, subset or stride of which no Jacobian is known
         return
     for at in _places(result):
@@ -244,7 +238,7 @@ def gradients(recording: xr.Dataset) -> Found:
         yield _in(here, "gradient_flow", text, effect, "share changed over 10 steps", "a factor of 100 in 100 steps")
 
 
-FINDERS: tuple[Callable[[xr.Dataset], Found], ...] = (
+FINDERS: tuple[Callable[[Known], Found], ...] = (
     left_in_training,
     not_finite,
     stuck_gates,
@@ -286,13 +280,3 @@ def _in(
     chosen = -1 if unit is None else int(here["unit"].to_numpy()[unit])
     at = (int(here["layer"]), str(here["direction"].item()))
     return Finding(measure, text, min(1.0, effect), effect_of, p, grounds, *at, chosen)
-
-
-def _text_labels(recording: xr.Dataset) -> list[str]:
-    """Labels of text with at least two and not too many classes."""
-    found = []
-    for name in label_names(recording):
-        values = recording[name].to_numpy()
-        if values.dtype.kind in "OU" and 2 <= len(set(values.ravel().tolist()) - {""}) <= MOST_CLASSES:
-            found.append(name)
-    return found

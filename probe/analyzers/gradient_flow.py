@@ -7,11 +7,12 @@ import numpy as np
 import xarray as xr
 
 from .horizons import LEVELS, choose_horizons, quantiles
-from .norms import TOTALS, WHOLE, norms_at_zero
-from .place import Place
+from .norms import judged_block, norms_at_zero
+from .place import Place, norms_of
 from .plan import Plan
+from .products import Numbers
 from .reading import Source
-from .survival import THRESHOLDS, survival
+from .survival import THRESHOLDS, Survival, survival
 
 KEPT_ATTRS = ("module", "cell", "variant", "retention", "gatescope_version", "training", "created")
 
@@ -108,14 +109,7 @@ def gradient_flow(
     >>> result["half_life"].item(), result["verdict"].item()
     (1.0, 'vanishing')
     """
-    source = Source(recording, "gradient_flow")
-    longest = int(source.lengths.max(initial=0)) - 1
-    if longest < 1:
-        raise ValueError(
-            f"gradient_flow needs a sequence of at least 2 steps; the longest has {longest + 1}. Record longer ones."
-        )
-    steps_back = choose_horizons(horizons, longest)
-    plan = Plan(source, steps_back, method, end)
+    plan = planned(recording, horizons, method, end)
     places = [(i, j) for i in range(recording.sizes["layer"]) for j in range(recording.sizes["direction"])]
     with np.errstate(invalid="ignore", over="ignore"):  # a sequence that is not finite gives NaN, and says nothing
         found = [Place(plan, layer, direction) for layer, direction in places]
@@ -123,6 +117,41 @@ def gradient_flow(
     kept = {key: recording.attrs[key] for key in KEPT_ATTRS if key in recording.attrs}
     result.attrs = kept | plan.attrs(horizons, end) | result.attrs
     return result
+
+
+def planned(recording: xr.Dataset, horizons: Sequence[int] | None, method: str, end: int | None) -> Plan:
+    """Which products are taken of the recording."""
+    source = Source(recording, "gradient_flow")
+    longest = int(source.lengths.max(initial=0)) - 1
+    if longest < 1:
+        raise ValueError(
+            f"gradient_flow needs a sequence of at least 2 steps; the longest has {longest + 1}. Record longer ones."
+        )
+    return Plan(source, choose_horizons(horizons, longest), method, end)
+
+
+def gradient_verdict(recording: xr.Dataset, *, method: str = "auto") -> xr.Dataset:
+    """`half_life`, `slope` and `verdict` of `gradient_flow`, without all that these do not need."""
+    plan = planned(recording, None, method, None)
+    shape = (recording.sizes["layer"], recording.sizes["direction"])
+    judged = []
+    with np.errstate(invalid="ignore", over="ignore"):
+        for layer, direction in np.ndindex(*shape):
+            norms, blocks, _ = norms_of(plan, layer, direction, judged=True)
+            judged.append(judged_curve(plan, norms.frobenius[:, 0], blocks[0]))
+    here = ("layer", "direction")
+    data = {
+        "half_life": (here, np.reshape([each.half_life for each in judged], shape)),
+        "slope": (here, np.reshape([each.slope for each in judged], shape)),
+        "verdict": (here, np.reshape(np.array([each.verdict for each in judged], dtype=object), shape)),
+    }
+    return xr.Dataset(data, {dim: recording[dim].variable for dim in here})
+
+
+def judged_curve(plan: Plan, curve: Numbers, block: str) -> Survival:
+    """What the median over products says of a block's log10 norms (product, horizon)."""
+    origin = norms_at_zero(plan.source.widths, (block,))[0, 0]
+    return survival(plan.horizons.every, quantiles(curve, [0.5])[0] - origin)
 
 
 def assembled(plan: Plan, found: list[Place]) -> xr.Dataset:
@@ -137,11 +166,9 @@ def assembled(plan: Plan, found: list[Place]) -> xr.Dataset:
 
     norms = gathered([np.stack([quantiles(kind, LEVELS) for kind in place.norms[:2]], axis=1) for place in found])
     at_zero = norms_at_zero(plan.source.widths, first.blocks)
-    block = TOTALS[0] if TOTALS[0] in first.blocks else WHOLE
+    block = judged_block(first.blocks)
     judged_place = first.blocks.index(block)
-    origin = at_zero[0, judged_place]
-    curves = [place.norms.frobenius[:, judged_place] for place in found]
-    judged = [survival(every, quantiles(curve, [0.5])[0] - origin) for curve in curves]
+    judged = [judged_curve(plan, place.norms.frobenius[:, judged_place], block) for place in found]
     counts = (~np.isnan(first.norms.frobenius[:, 0])).sum(axis=0)
     here = ("layer", "direction")
     log = {"units": "log10"}

@@ -16,8 +16,12 @@ def quantile_codes(values: Numbers, bins: int = BINS) -> Codes:
     >>> quantile_codes(np.array([[3.0], [1.0], [2.0], [4.0]]), bins=2).ravel().tolist()
     [1, 0, 0, 1]
     """
-    ranks = stats.rankdata(values, method="average", axis=0)
-    return np.asarray(np.minimum((ranks - 0.5) * bins / len(values), bins - 1), dtype=np.int64)
+    return rank_codes(stats.rankdata(values, method="average", axis=0), bins)
+
+
+def rank_codes(ranks: Numbers, bins: int = BINS) -> Codes:
+    """The same from ranks, 1 to the number of steps, of which equal values share the mean."""
+    return np.asarray(np.minimum((ranks - 0.5) * bins / len(ranks), bins - 1), dtype=np.int64)
 
 
 def mutual_information(codes: Codes, label: Codes, shifts: int) -> tuple[Numbers, Numbers, Numbers]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .horizons import EXACT_HORIZON, Horizons
-from .products import Carried, Group, Numbers, carried, identity, sketch, spectral_norm
+from .products import Carried, Group, Numbers, carried, identity, looking_at, sketch, spectral_norm
 from .steps import Parts, Places, Steps
 
 LN10 = float(np.log(10))
@@ -40,17 +40,34 @@ def norms_at_zero(widths: Sequence[int], blocks: Sequence[str]) -> Numbers:
     return np.array([frobenius, [across.get(block, 0.0) for block in blocks]])
 
 
+def judged_block(blocks: Sequence[str]) -> str:
+    """The block that says whether gradients vanish: of the memory in all its ways, or of a single state."""
+    return TOTALS[0] if TOTALS[0] in blocks else WHOLE
+
+
 def block_norms(
-    steps: Steps, last: Places, horizons: Horizons, blocks: Sequence[str], method: str, *, exact_first: bool = True
+    steps: Steps,
+    last: Places,
+    horizons: Horizons,
+    blocks: Sequence[str],
+    method: str,
+    *,
+    exact_first: bool = True,
+    states: Sequence[int] | None = None,
 ) -> BlockNorms:
-    """Norms of the products that end at `last`, in falling order of steps."""
+    """Norms of the products that end at `last`, in falling order of steps.
+
+    With `states`, only rows that look at those states are carried: enough for blocks that reach no other. The error
+    is then left out.
+    """
     if method == "exact":
-        return carry(steps, last, horizons, blocks, *identity(steps, len(last[0])))
-    found = carry(steps, last, horizons, blocks, *sketch(steps, last, horizons.most))
+        return carry(steps, last, horizons, blocks, *identity(steps, len(last[0]), states), error=states is None)
+    rows = looking_at(*sketch(steps, last, horizons.most), states)
+    found = carry(steps, last, horizons, blocks, *rows, error=states is None)
     short = int(np.searchsorted(horizons.every, EXACT_HORIZON, side="right"))
     if exact_first and short:
         few = Horizons(horizons.every[:short], horizons.spectral[horizons.spectral <= EXACT_HORIZON])
-        exact = carry(steps, last, few, blocks, *identity(steps, len(last[0])))
+        exact = carry(steps, last, few, blocks, *identity(steps, len(last[0]), states), error=states is None)
         for values, better in zip(found, exact, strict=True):
             values[..., :short] = better
     return found
@@ -68,7 +85,14 @@ def norms_back(steps: Steps, sequence: int, end: int, states: Sequence[int] | No
 
 
 def carry(
-    steps: Steps, last: Places, horizons: Horizons, blocks: Sequence[str], rows: Parts, groups: list[Group]
+    steps: Steps,
+    last: Places,
+    horizons: Horizons,
+    blocks: Sequence[str],
+    rows: Parts,
+    groups: list[Group],
+    *,
+    error: bool = True,
 ) -> BlockNorms:
     count, every = len(last[0]), {int(k): place for place, k in enumerate(horizons.every)}
     shape = (count, len(blocks), len(every))
@@ -84,7 +108,8 @@ def carry(
             found.frobenius[:alive, number, place] = frobenius(squares, groups, block) / (2 * LN10)
             if now.horizon in spectral:
                 found.spectral[:alive, number, place] = spectral_block(steps, now, groups, block)
-        found.error[:alive, place] = sketch_error(now, squares, groups)
+        if error:
+            found.error[:alive, place] = sketch_error(now, squares, groups)
     return found
 
 

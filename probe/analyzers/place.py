@@ -3,7 +3,7 @@
 import numpy as np
 
 from .horizons import LEVELS, SAMPLE_VALUES, SAMPLES, Horizons, quantiles
-from .norms import WHOLE, BlockNorms, block_names, block_norms
+from .norms import WHOLE, BlockNorms, block_names, block_norms, judged_block, sources_targets
 from .paths import path_shares
 from .plan import MEMORY, Plan, each_batch
 from .products import Numbers, Whole
@@ -16,27 +16,10 @@ class Place:
 
     def __init__(self, plan: Plan, layer: int, direction: int) -> None:
         self.plan, self.layer, self.direction = plan, layer, direction
-        self.blocks: tuple[str, ...] = ()
-        self.paths: tuple[str, ...] = ()
-        self.norms = self._norms()
+        self.norms, self.blocks, self.paths = norms_of(plan, layer, direction)
         self.reference, self.cut = self._cut()
         self.cell_path, self.samples = cell_path(plan, layer, direction)
         self.shares = shares(plan, layer, direction)
-
-    def _norms(self) -> BlockNorms:
-        plan, found = self.plan, None
-        for batch, steps in each_batch(plan, self.layer, self.direction, plan.last):
-            self.blocks = block_names(steps, totals=isinstance(steps, FactoredSteps))
-            self.paths = steps.factors.every_path if isinstance(steps, FactoredSteps) else ()
-            part = block_norms(steps, batch.last, plan.horizons, self.blocks, plan.method, exact_first=plan.exact_first)
-            if found is None:
-                count = len(plan.last[0])
-                found = BlockNorms(*(np.full((count, *values.shape[1:]), np.nan) for values in part))
-            for whole, values in zip(found, part, strict=True):
-                whole[batch.rows] = values
-        if found is None:
-            raise ValueError("gradient_flow needs at least one product; none came.")
-        return found
 
     def _cut(self) -> tuple[Numbers, Numbers]:
         """log10 norms (product, horizon) with nothing cut, and (path, product, horizon) with a path cut."""
@@ -55,6 +38,37 @@ class Place:
                 norms = block_norms(other, batch.last, only, (WHOLE,), plan.cut_method, exact_first=plan.exact_first)
                 cut[number, batch.rows] = norms.frobenius[:, 0]
         return reference, cut
+
+
+def norms_of(
+    plan: Plan, layer: int, direction: int, *, judged: bool = False
+) -> tuple[BlockNorms, tuple[str, ...], tuple[str, ...]]:
+    """Norms of all products of one layer and direction, and the names of their blocks and of the paths of a step.
+
+    `judged` leaves out all that does not say whether gradients vanish: other blocks, spectral norms and errors.
+    """
+    found: BlockNorms | None = None
+    blocks: tuple[str, ...] = (WHOLE,)
+    paths: tuple[str, ...] = ()
+    horizons = Horizons(plan.horizons.every, plan.horizons.every[:0]) if judged else plan.horizons
+    for batch, steps in each_batch(plan, layer, direction, plan.last):
+        paths = steps.factors.every_path if isinstance(steps, FactoredSteps) else ()
+        blocks = block_names(steps, totals=isinstance(steps, FactoredSteps))
+        states = None
+        if judged:
+            blocks = (judged_block(blocks),)
+            states = sources_targets(blocks[0], len(steps.widths))[1]
+        part = block_norms(
+            steps, batch.last, horizons, blocks, plan.method, exact_first=plan.exact_first, states=states
+        )
+        if found is None:
+            count = len(plan.last[0])
+            found = BlockNorms(*(np.full((count, *values.shape[1:]), np.nan) for values in part))
+        for whole, values in zip(found, part, strict=True):
+            whole[batch.rows] = values
+    if found is None:
+        raise ValueError("gradient_flow needs at least one product; none came.")
+    return found, blocks, paths
 
 
 def cell_path(plan: Plan, layer: int, direction: int) -> tuple[Numbers | None, Whole]:

@@ -101,23 +101,25 @@ def _mean_keep(keep: Numbers) -> Numbers:
     return np.asarray(np.where(total > 0, keep @ values / np.where(total > 0, total, 1.0), np.nan))
 
 
-def areas(counts: Numbers) -> Numbers:
+def areas(counts: npt.NDArray[np.floating]) -> Numbers:
     """AUC (..., class) of each class against all others from counts (..., class, bin), ties counting half.
 
     >>> areas(np.array([[0.0, 2.0], [2.0, 0.0]]))
     array([1., 0.])
     """
-    others = counts.sum(axis=-2, keepdims=True) - counts
-    below = np.cumsum(others, axis=-1) - others / 2
-    pairs = counts.sum(axis=-1) * others.sum(axis=-1)
-    return np.asarray(np.where(pairs > 0, (counts * below).sum(axis=-1) / np.where(pairs > 0, pairs, 1.0), np.nan))
+    every = counts.sum(axis=-2, dtype=np.float64)
+    below = np.cumsum(every, axis=-1) - every / 2  # steps of any class with a smaller value, ties counting half
+    own = (counts @ np.ones(counts.shape[-1], counts.dtype)).astype(np.float64)
+    won = np.einsum("...cb,...b->...c", counts, below) - own**2 / 2  # less the pairs within the class
+    pairs = own * (own.sum(axis=-1, keepdims=True) - own)
+    return np.asarray(np.where(pairs > 0, won / np.where(pairs > 0, pairs, 1.0), np.nan))
 
 
 def _sign_auc(sums: Sums) -> Numbers:
     """Between the class with most positive steps and that with most negative ones; 0 where no class has each sign."""
-    counts = sums.classes[..., 0, :, :]
+    counts = sums.classes
     all_signs = sums.signs.sum(axis=-1)
-    steps = counts.sum(axis=-1)
+    steps = counts.sum(axis=-1, dtype=np.float64)
     common = (all_signs > 0) & (steps >= COMMON * steps.sum(axis=-1, keepdims=True))
     code = (sums.signs[..., 1] - sums.signs[..., 0]) / np.where(common, all_signs, np.nan)
     high = np.argmax(np.nan_to_num(code, nan=-2.0), axis=-1)
@@ -131,8 +133,8 @@ def _sign_auc(sums: Sums) -> Numbers:
 
 
 def _event_auc(sums: Sums) -> tuple[Numbers, Numbers]:
-    now, later = (np.nan_to_num(areas(sums.classes[..., place, :, :]) - 0.5) for place in (0, 1))
-    steps = sums.classes[..., 0, :, :].sum(axis=-1)
+    now, later = (np.nan_to_num(areas(counts) - 0.5) for counts in (sums.classes, sums.classes_ago))
+    steps = sums.classes.sum(axis=-1, dtype=np.float64)
     others = steps.sum(axis=-1, keepdims=True) - steps
     now = np.where(np.minimum(steps, others) >= LEAST, now, 0.0)
     best = np.argmax(np.abs(now), axis=-1)[..., None]

@@ -143,6 +143,18 @@ def sketch(steps: Steps, last: Places, most: int, seed: int = 0) -> tuple[Parts,
     return tuple(np.concatenate(part, axis=1) for part in parts), groups
 
 
+def looking_at(parts: Parts, groups: list[Group], states: Sequence[int] | None) -> tuple[Parts, list[Group]]:
+    """Of some rows those that look at some states; all where no states are given."""
+    if states is None:
+        return parts, groups
+    kept = [group for group in groups if group.state in states]
+    places = [np.arange(group.rows.start, group.rows.stop) for group in kept]
+    ends = np.cumsum([0, *(len(place) for place in places)])
+    chosen = np.concatenate(places)
+    moved = [group._replace(rows=slice(int(a), int(b))) for group, a, b in zip(kept, ends[:-1], ends[1:], strict=True)]
+    return tuple(np.ascontiguousarray(part[:, chosen]) for part in parts), moved
+
+
 def forward_range(steps: Steps, last: Places, most: int, rng: np.random.Generator) -> Parts:
     """Columns per state that span what the last `most` steps let through, (product, width, column)."""
     sequence, end = last

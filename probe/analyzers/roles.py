@@ -102,10 +102,23 @@ def roles(
     'clock'
     """
     require_recording(recording, "roles")
+    _checked(recording, labels, lags, samples)
+    return roles_from(recording, resets(recording), labels, lags=lags, samples=samples, seed=seed)
+
+
+def roles_from(
+    recording: xr.Dataset,
+    events: xr.Dataset,
+    labels: str | xr.DataArray | None,
+    *,
+    lags: tuple[int, int] | None = None,
+    samples: int,
+    seed: int = 0,
+) -> xr.Dataset:
+    """`roles` of a recording whose resets are known already."""
     memory, label = _checked(recording, labels, lags, samples)
     lengths = lengths_of(recording, memory)
     group, groups = _groups(recording, lengths)
-    events = resets(recording)
     weights = np.concatenate([np.ones((1, groups)), _weights(groups, samples, seed)])
     lower, upper = bounds_of(recording[memory]) or (-1.0, 1.0)
     places = np.ndindex(recording.sizes["layer"], recording.sizes["direction"])
@@ -133,7 +146,7 @@ def _judged(
 ) -> Judged:
     """Statistics and roles of all units, from all groups (the first row of the weights) and from samples of them."""
     every: dict[str, list[Numbers]] = {name: [np.empty((len(weights), 0))] for name in STATISTICS}
-    for chunk in parts:
+    for chunk in (piece for part in parts for piece in part.pieces(weights.shape[1])):
         sums = Sums.of(chunk, weights.shape[1])
         some = [statistics(sums.drawn(weights[i : i + DRAWN]), labelled) for i in range(0, len(weights), DRAWN)]
         for name, found in every.items():

@@ -9,7 +9,7 @@ from scipy import stats
 from ..schema import SIGNAL_DIMS, signal_names
 from .correction import corrected
 from .decoding import decoding, groups_of
-from .information import mutual_information, quantile_codes
+from .information import mutual_information, quantile_codes, rank_codes
 from .labelled import Label, Part, parts, read_label
 from .runs import Numbers, require_recording
 from .saturation import KEPT_ATTRS, RESULT_DIMS
@@ -173,14 +173,15 @@ def _measure(part: Part, label: Label, shifts: int) -> dict[str, Numbers]:
     """All measures of some units: (unit, column), and (unit) of the information."""
     good = np.isfinite(part.values).all(axis=0)
     values = np.where(good, part.values, 0.0)
+    ranks = stats.rankdata(values, axis=0)
     counts = _counts(part, max(1, len(label.classes)))
     if label.classes:
         indicator = (part.label[:, None] == np.arange(len(counts))).astype(np.float64)
-        ranks = stats.rankdata(values, axis=0) - (len(values) + 1) / 2
-        _, null = shifted_sums(indicator - indicator.mean(axis=0), ranks)
+        centred = ranks - (len(values) + 1) / 2
+        _, null = shifted_sums(indicator - indicator.mean(axis=0), centred)
         pairs = (counts * (len(part.label) - counts))[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
-            value = np.where(pairs > 0, 0.5 + indicator.T @ ranks / pairs, np.nan)
+            value = np.where(pairs > 0, 0.5 + indicator.T @ centred / pairs, np.nan)
             sign = indicator.T @ np.sign(values) / np.where(counts > 0, counts, np.nan)[:, None]
         codes = part.label
     else:
@@ -189,7 +190,7 @@ def _measure(part: Part, label: Label, shifts: int) -> dict[str, Numbers]:
         scale = np.sqrt((numbers**2).sum() * ((values - values.mean(axis=0)) ** 2).sum(axis=0))
         value = np.where(scale > 0, sums / np.where(scale > 0, scale, 1.0), np.nan)
         sign, codes = np.full_like(value, np.nan), quantile_codes(part.label[:, None])[:, 0]
-    information, chance, information_p = mutual_information(quantile_codes(values), codes, shifts)
+    information, chance, information_p = mutual_information(rank_codes(ranks), codes, shifts)
     there = np.isfinite(value) & good
     by_column = {"value": value, "z": null.z, "p": null.p, "sign": np.where(np.isfinite(sign), sign, np.nan)}
     by_unit = {"information": information, "chance": chance, "information_p": information_p}

@@ -9,6 +9,8 @@ from scipy import fft, stats
 from .runs import Numbers
 
 RESOLVED = 10  # shifts that must reach a value for their count to be its p
+AT_ONCE = 2**16  # shifted sums held at once
+LARGEST_FACTOR = 50  # of a number of steps whose transform is fast
 
 
 class Null(NamedTuple):
@@ -38,22 +40,61 @@ def shifted_sums(columns: Numbers, values: Numbers) -> tuple[Numbers, Null]:
         The sums (column, unit) and a `Null`. A constant column or value has sum 0, z 0 and p 1.
     """
     steps = len(values)
-    spectrum = fft.rfft(values, axis=0)
+    by_unit = np.ascontiguousarray(values.T)
     sums = columns.T @ values
-    z, p, freedom = (np.empty_like(sums) for _ in range(3))
-    twice = np.full((len(spectrum), 1), 2.0)  # each frequency but the first and, of an even number, the last, is two
+    power = _power(fft.rfft(by_unit, axis=1))
+    power_squared = np.square(power)
+    twice = np.full(power.shape[1], 2.0)  # each frequency but the first and, of an even number, the last, is two
     twice[0], twice[-1] = 1.0, 1.0 if steps % 2 == 0 else 2.0
+    squares = np.square(values).sum(axis=0)
+    size = transform_size(steps)
+    spectrum = fft.rfft(by_unit, n=size, axis=1)
+    z, p, freedom = (np.empty_like(sums) for _ in range(3))
     for place, column in enumerate(columns.T):
-        product = spectrum * np.conj(fft.rfft(column))[:, None]
-        power = np.abs(product) ** 2
-        whole = (twice * power).sum(axis=0)
-        flat = whole <= (np.finfo(float).eps * steps) ** 2 * np.sum(column**2) * np.sum(values**2, axis=0) * steps
+        weight = _power(fft.rfft(column))
+        whole = power @ (twice * weight)
+        flat = whole <= (np.finfo(float).eps * steps) ** 2 * np.sum(column**2) * squares * steps
         spread = np.sqrt(whole) / steps
-        freedom[place] = np.where(flat, 1.0, whole**2 / np.where(flat, 1.0, (twice * power**2).sum(axis=0)))
+        fourth = np.where(flat, 1.0, power_squared @ (twice * weight**2))
+        freedom[place] = np.where(flat, 1.0, whole**2 / fourth)
         z[place] = np.where(flat, 0.0, sums[place] / np.where(flat, 1.0, spread))
-        reached = np.abs(fft.irfft(product, n=steps, axis=0)) >= np.abs(sums[place]) * (1 - 1e-9)
-        p[place] = np.where(flat, 1.0, tail(reached.sum(axis=0), steps, z[place], freedom[place]))
+        turns = fft.rfft(column if size == steps else np.concatenate([column, column[:-1]]), n=size)
+        reached = _reached(spectrum, turns, np.abs(sums[place]) * (1 - 1e-9), steps, size)
+        p[place] = np.where(flat, 1.0, tail(reached, steps, z[place], freedom[place]))
     return sums, Null(z, p, freedom)
+
+
+def transform_size(steps: int) -> int:
+    """Length of the transforms that turn a column by all shifts: the steps, or where these have large factors more.
+
+    A column of twice the steps, less one, holds all its shifts side by side; so any length from there on will do.
+
+    >>> transform_size(1000), transform_size(1439)  # which is prime
+    (1000, 2880)
+    """
+    rest = steps
+    for factor in range(2, LARGEST_FACTOR + 1):
+        while rest % factor == 0 and rest > 1:
+            rest //= factor
+    return steps if rest == 1 else int(fft.next_fast_len(2 * steps - 1, real=True))
+
+
+def _reached(
+    spectrum: npt.NDArray[np.complex128], turns: npt.NDArray[np.complex128], least: Numbers, steps: int, size: int
+) -> npt.NDArray[np.int64]:
+    """How many shifts of a column give a sum with each unit of at least that magnitude, a few units at a time."""
+    found = np.empty(len(spectrum), dtype=np.int64)
+    width = max(1, AT_ONCE // size)
+    for first in range(0, len(spectrum), width):
+        some = slice(first, first + width)
+        product = np.conj(spectrum[some]) * turns
+        shifted = fft.irfft(product, n=size, axis=1, overwrite_x=True)[:, :steps]
+        found[some] = (np.abs(shifted, out=shifted) >= least[some, None]).sum(axis=1)
+    return found
+
+
+def _power(spectrum: npt.NDArray[np.complex128]) -> Numbers:
+    return np.asarray(np.square(spectrum.real) + np.square(spectrum.imag))
 
 
 def tail(reached: npt.NDArray[np.int64], shifts: int, z: Numbers, freedom: Numbers) -> Numbers:

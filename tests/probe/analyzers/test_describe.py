@@ -1,13 +1,14 @@
 """Findings: what was put into a recording is said, the largest first, and noise is not."""
 
 import re
+import sys
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import xarray as xr
 
-from gatescope.probe.analyzers import describe
+from gatescope.probe.analyzers import describe, resets
 from gatescope.probe.analyzers.findings import LEVEL
 from gatescope.probe.schema import SchemaError
 
@@ -32,6 +33,19 @@ def test_a_model_left_in_training_mode_with_dropout_is_the_first_finding(make_re
     assert "training mode with dropout 0.3" in result["text"].values[0]
     assert (result["effect"].values[0], result["layer"].values[0], result["direction"].values[0]) == (1.0, -1, "")
     assert "recording" not in spoken(describe(recording.assign_attrs(training=0)))
+
+
+def test_resets_are_looked_for_once_whatever_rests_on_them(
+    make_recording: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    for name in ("known", "roles"):
+        module = sys.modules[f"gatescope.probe.analyzers.{name}"]
+        monkeypatch.setattr(module, "resets", lambda it: calls.append(it) or resets(it))
+    recording = long_recording(make_recording)
+    assert len(describe(recording)["finding"]) > 0
+    assert len(calls) == 1
+    assert calls[0] is recording
 
 
 def test_findings_stand_in_the_order_of_their_effect_and_no_more_than_asked_for(make_recording: Make) -> None:

@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 import gatescope as gs
 from gatescope.cells import GRUCell, LSTMCell, PeepholeLSTMCell, Recurrent, ResetBeforeGRUCell, RNNCell
 from gatescope.probe.analyzers import gradient_flow
+from gatescope.probe.analyzers.gradient_flow import gradient_verdict
 from gatescope.probe.analyzers.horizons import Horizons
 from gatescope.probe.analyzers.norms import carry
 from gatescope.probe.analyzers.products import identity, sketch
@@ -500,3 +501,19 @@ def test_recorded_jacobians_stay_whole_when_units_are_chosen_away() -> None:
     for cut in ({"target_state": [0, 1]}, {"target_state": [0, 1], "source_state": [0, 1]}):
         with pytest.raises(ValueError, match="must have the whole state as target and as source, 8 numbers; 2 and "):
             gradient_flow(recording.isel(cut))
+
+
+@pytest.mark.parametrize("method", ["exact", "range"])
+def test_the_verdict_alone_is_that_of_the_whole_measure(method: str, make_recording: Callable[..., xr.Dataset]) -> None:
+    """Of two states, in both directions, of sequences of different lengths; and of one state."""
+    model = nn.GRU(3, 7, **FLOAT64)
+    with torch.no_grad():
+        one_state = gs.record(model, torch.randn(20, 2, 3, **FLOAT64))
+    for recording in (make_recording(layers=1, lengths=(15, 36), units=18), one_state):
+        whole, alone = gradient_flow(recording, method=method), gradient_verdict(recording, method=method)
+        assert set(alone.data_vars) == {"half_life", "slope", "verdict"}
+        for name in alone.data_vars:
+            if name == "verdict":
+                assert alone[name].values.tolist() == whole[name].values.tolist()
+            else:
+                np.testing.assert_allclose(alone[name], whole[name], rtol=1e-5)

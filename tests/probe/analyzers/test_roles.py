@@ -86,6 +86,21 @@ def built(seed: int = 0) -> xr.Dataset:
     return network(keep, write, memory, held=held, letter=letter)
 
 
+def test_few_units_at_a_time_give_the_same_roles_and_counts_in_single_precision_are_exact(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(20)
+    shape = (SEQUENCES, STEPS, 5)
+    letter = rng.choice(list("abc"), shape[:2]).astype(object)
+    memory = rng.normal(size=shape) + 2.0 * (letter == "a")[..., None]
+    recording = network(rng.uniform(0.1, 0.9, shape), rng.uniform(0.1, 0.9, shape), memory, letter=letter)
+    whole = roles(recording, "letter", samples=30)
+    monkeypatch.setattr("gatescope.probe.analyzers.evidence.AT_ONCE", 1)
+    xr.testing.assert_allclose(roles(recording, "letter", samples=30), whole, rtol=1e-12)
+    monkeypatch.setattr("gatescope.probe.analyzers.evidence.EXACT", 0)
+    xr.testing.assert_allclose(roles(recording, "letter", samples=30), whole, rtol=1e-12)
+
+
 def test_every_part_is_found_with_the_label_that_it_plays_to() -> None:
     names = list(parts())
     with_held = roles(built(), "held", samples=20)

@@ -1,0 +1,45 @@
+"""A recording and what several findings about it rest on, each measured once."""
+
+from functools import cached_property
+
+import xarray as xr
+
+from ..schema import label_names
+from .resets import resets
+from .roles import roles_from
+
+MOST_CLASSES = 64
+
+
+class Known:
+    """What is known of a recording; a measure runs when its result is first asked for."""
+
+    def __init__(self, recording: xr.Dataset) -> None:
+        self.recording = recording
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """All labels, by name."""
+        return label_names(self.recording)
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """Labels of text with at least two and not too many classes."""
+        found = []
+        for name in self.labels:
+            values = self.recording[name].to_numpy()
+            if values.dtype.kind in "OU" and 2 <= len(set(values.ravel().tolist()) - {""}) <= MOST_CLASSES:
+                found.append(name)
+        return found
+
+    @cached_property
+    def events(self) -> xr.Dataset:
+        """Resets and fresh starts of all units."""
+        return resets(self.recording)
+
+    @property
+    def has_events(self) -> bool:
+        return not self.events.attrs["reason"] and self.events.sizes["event"] > 0
+
+    def roles(self, label: str | None, samples: int) -> xr.Dataset:
+        return roles_from(self.recording, self.events, label, samples=samples)
