@@ -20,9 +20,9 @@ A page is a file in `views/` and a row in `VIEWS` of `app.py`. Streamlit runs it
         chooser.page("Resets", show)
 
 - **Choices.** `view` holds what the sidebar chose: recording, module, layer, direction, sequence, label. `page(...,
-  sequence=False, labels=False)` leaves out what a page has no use for. Choices of a page's own are made with `choices`
-  (`choose`, `choose_several`, `choose_number`, `choose_whether`, `choose_window`, `write`): they are in the address and
-  survive going to another page and back. One name is one choice on all pages: `unit` are the units looked at (several,
+  place=False, sequence=False, labels=False)` leaves out what a page has no use for. Choices of a page's own are made
+  with `choices` (`choose`, `choose_several`, `choose_number`, `choose_whether`, `choose_window`, `write`): they are in
+  the address and survive going to another page and back. One name is one choice on all pages: `unit` are the units looked at (several,
   as on "Gates and states"), `time` the steps on view, `signal` the signal. Links to other pages: `chooser.link`.
 - **Results.** `results.of(view, analyzer, **parameters)` is the analyzer's result on the layer and direction on view
   (`everywhere=True`: on all), or the sentence that says why there is none. What takes another result first:
@@ -90,22 +90,33 @@ class View(NamedTuple):
         return "\n".join(["import gatescope as gs", *first, *narrowed, "", *lines])
 
 
-def page(title: str, show: Callable[[View], None], *, sequence: bool = True, labels: bool = True) -> None:
-    """A page: its title, the selectors in the sidebar, and what `show` makes of the choice."""
+def folders() -> list[str]:
+    """What was given on the command line."""
+    return sys.argv[1:]
+
+
+def page(
+    title: str, show: Callable[[View], None], *, place: bool = True, sequence: bool = True, labels: bool = True
+) -> bool:
+    """A page: its title, the selectors in the sidebar, and what `show` makes of the choice.
+
+    Returned is whether there is any recording to choose, or an example was chosen.
+    """
     st.subheader(title, anchor=False)
-    entries = catalogue.find(sys.argv[1:])
+    entries = catalogue.find(folders())
     choosable = [*entries, *catalogue.embedded()]
-    if not entries and not choices.chosen("recording"):
-        nothing_found(sys.argv[1:])
-        return
+    if not entries and choices.chosen("recording") not in {entry.name for entry in choosable}:
+        nothing_found(folders())
+        return False
     with st.sidebar:
-        view = choose_view(choosable, sequence=sequence, labels=labels)
+        view = choose_view(choosable, place=place, sequence=sequence, labels=labels)
     if isinstance(view, View):
         show(view)
     else:
         nothing("This recording cannot be shown. Choose another one.", view)
     with st.sidebar:
         show_unreadable(entries)
+    return True
 
 
 def nothing_found(folders: Sequence[str]) -> None:
@@ -139,12 +150,14 @@ def reading(text: str) -> None:
     st.text(text)
 
 
-def link(container: Any, page: str, label: str, **changes: object) -> None:
-    """A link to a page (`"gates"`), with the choices of now but for some changes; `label` is markdown of ours."""
-    container.page_link(f"views/{page}.py", label=label, query_params=choices.link(**changes))
+def link(container: Any, page: str, title: str, /, **changes: object) -> None:
+    """A link to a page (`"gates"`), with the choices of now but for some changes; `title` is markdown of ours."""
+    container.page_link(f"views/{page}.py", label=title, query_params=choices.link(**changes))
 
 
-def choose_view(entries: Sequence[catalogue.Entry], *, sequence: bool = True, labels: bool = True) -> View | str:
+def choose_view(
+    entries: Sequence[catalogue.Entry], *, place: bool = True, sequence: bool = True, labels: bool = True
+) -> View | str:
     """The selectors, from recording to label; or the sentence that says why there is nothing to choose."""
     by_name = {entry.name: entry for entry in entries}
     files = [entry for entry in entries if not entry.example]
@@ -156,8 +169,9 @@ def choose_view(entries: Sequence[catalogue.Entry], *, sequence: bool = True, la
     modules = list(opened.modules)
     module = choices.choose("Module", modules, name="module") if opened.tree else modules[0]
     recording = opened.modules[module]
-    layer = choices.choose("Layer", recording["layer"].values.tolist(), name="layer")
-    direction = choices.choose("Direction", recording["direction"].values.tolist(), name="direction")
+    layers, directions = (recording[dim].values.tolist() for dim in ("layer", "direction"))
+    layer = choices.choose("Layer", layers, name="layer") if place else layers[0]
+    direction = choices.choose("Direction", directions, name="direction") if place else directions[0]
     places = {int(recording["sequence"].values[at]): int(at) for at in np.flatnonzero(recording["length"].values)}
     if not places or not recording.sizes["unit"]:
         lacking = "unit" if places else "sequence with at least one step"
