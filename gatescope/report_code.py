@@ -1,6 +1,6 @@
 """Lines of code that a report both shows and runs, so that what it shows is what drew its pictures."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 Space = dict[str, Any]
@@ -10,12 +10,11 @@ class Name(str):
     """The name of a variable, where a text would be quoted."""
 
 
-class Below(NamedTuple):
-    """Which entries of a variable's array are below a number."""
+class Formula(NamedTuple):
+    """An argument that is no call: how Python writes it, and its value in a space."""
 
-    name: str
-    array: str
-    number: int
+    text: str
+    value: Callable[[Space], Any]
 
 
 class Line(NamedTuple):
@@ -63,16 +62,16 @@ def written(value: object) -> str:
         return value.expression()
     if isinstance(value, slice):
         return f"slice({value.start}, {value.stop})"
-    if isinstance(value, Below):
-        return f"{value.name}[{value.array!r}].values < {value.number}"
+    if isinstance(value, Formula):
+        return value.text
     return str(value) if isinstance(value, Name) else repr(value)
 
 
 def valued(value: Any, space: Space) -> Any:
     if isinstance(value, Line):
         return value.run(space)
-    if isinstance(value, Below):
-        return variable(value.name, space)[value.array].to_numpy() < value.number
+    if isinstance(value, Formula):
+        return value.value(space)
     return variable(value, space) if isinstance(value, Name) else value
 
 

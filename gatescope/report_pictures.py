@@ -9,7 +9,7 @@ from matplotlib.text import Text
 
 from . import report_numbers as numbers
 from .report_captions import reading
-from .report_code import Below, Line, Name, Refused, Space, ensure
+from .report_code import Formula, Line, Name, Refused, Space, ensure
 from .report_view import RASTER, RECORDING, View, has_boundaries, text_labels
 from .signals import GATE_ROLES, retention_form
 
@@ -149,7 +149,8 @@ def saturation() -> Picture:
 
 def resets(recording: xr.Dataset, view: View) -> Picture:
     steps = min(view.length, RASTER)
-    early = {"time": slice(0, steps), "event": Below("events", "onset", steps)}
+    among = Formula(f"events['onset'].values < {steps}", lambda space: space["events"]["onset"].to_numpy() < steps)
+    early = {"time": slice(0, steps), "event": among}
     cut = (Line("early", "events.isel", (), early),) if steps < view.length else ()
     return Picture(
         "resets",

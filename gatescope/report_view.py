@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from .probe.schema import label_names, stepwise_names
-from .report_code import Line, Name
+from .report_code import Formula, Line, Name
 from .signals import GATE_ROLES, retention_form
 
 VALUES = 2**22  # of each signal that a report reads unless told otherwise
@@ -58,7 +58,7 @@ def bounded(recording: xr.Dataset, values: int) -> Part:
     sequences = max(1, int((padded <= allowed).sum()))
     steps = min(int(lengths[:sequences].max()), allowed)
     taken = {"sequence": slice(0, sequences), "time": slice(0, steps)}
-    line = Line("recording", "recording.isel", (), taken)
+    lines = (Line("recording", "recording.isel", (), taken), cut_to(steps))
     read, whole = int(np.minimum(lengths[:sequences], steps).sum()), int(lengths.sum())
     first = f"the first {sequences:,} of {lengths.size:,} sequences" if sequences < lengths.size else "the sequences"
     cut = f", of each the first {steps:,} steps" if steps < int(lengths[:sequences].max()) else ""
@@ -66,7 +66,15 @@ def bounded(recording: xr.Dataset, values: int) -> Part:
         f"This report reads {first}{cut}: {read:,} of {whole:,} steps, {read / max(1, whole):.1%}. Everything below is "
         "about these alone. A larger number of values reads more."
     )
-    return Part(recording.isel(taken).compute(), (line,), said)
+    part = recording.isel(taken).compute()
+    return Part(lines[1].run({"recording": part}), lines, said)
+
+
+def cut_to(steps: int) -> Line:
+    """No sequence is longer than the steps that are read."""
+    text = f"recording['length'].clip(max={steps})"
+    clipped = Formula(text, lambda space: space["recording"]["length"].clip(max=steps))
+    return Line("recording", "recording.assign_coords", (), {"length": clipped})
 
 
 def look(recording: xr.Dataset, found: xr.Dataset | None) -> View:
