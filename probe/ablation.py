@@ -154,7 +154,7 @@ def ablation(
             names = site.gates if "gate" in over else site.memory
             recording = record(model, *args, inputs_kwargs=kwargs, module=path, signals=names, lengths=lengths)
         fill = Fill(to, recording, own, seed)
-        passes = Passes(model, path, args, kwargs, metric, fill, rows, batch_dim)
+        passes = Passes(model, path, args, kwargs, metric, fill, rows, batch_dim, site.cell.hidden_size)
         stretches = None if time is None else windows(time, passes.steps)
         if stretches is not None:
             what = in_stretches(what, stretches)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from .lesions import Fill, Held, Lesion
+from .lesions import FOREVER, Fill, Held, Lesion
 from .metrics import Metric, measured
 from .opened import tapped
 from .progress import Bar
@@ -16,6 +16,7 @@ from .repeating import Split, alike, copy_of, layouts, leaves, repeated, same, s
 
 TRIED = 8  # most copies in the run that shows whether the batch may be repeated
 FEWEST = 6  # lesions, and copies in a pass, from which repeating the batch pays
+PATTERN = (0, 0, 1, 0, 1, 1, 0, 1)  # which copies have a lesion in that run; no part from its start reads the same back
 MANY = 20  # copies in a pass from which two more show that it went well
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4}  # relative, of what the same rows answer in a larger batch
 COARSE = 5e-2  # of half precision
@@ -45,7 +46,9 @@ class Passes:
         fill: Fill,
         rows: int,
         batch_dim: int | None,
+        width: int,
     ) -> None:
+        self.width = width
         self.model, self.path, self.metric, self.fill = model, path, metric, fill
         self.inputs, self.most, self.batch_dim = (args, kwargs), rows, batch_dim
         self.random = random_state(model)
@@ -56,6 +59,8 @@ class Passes:
         self.copies, self.remark = 1, ""
         self.dims: list[int | None] = []
         self.how: list[Split] = []
+        self.proof: Lesion | None = None
+        self.proven: Any = None
 
     def answer(
         self,
@@ -77,11 +82,11 @@ class Passes:
         """Effects (metric, sequence) of each job, in order."""
         done = 0
         if len(jobs) >= FEWEST and self.most // self.rows >= FEWEST:
-            self.prepare(jobs[-1], min(TRIED, max(3, len(jobs) // TRIED)))
+            self.prepare(min(TRIED, max(3, len(jobs) // TRIED)), jobs)
         checks = 2 if self.copies >= MANY else 0
         while self.copies > 1 and done < len(jobs):
             part = jobs[done : done + self.copies - checks]
-            found = self.several(part, jobs[-1] if checks else None)
+            found = self.several(part, bool(checks))
             if found is None:
                 self.copies, self.remark = 1, "one by one: copies that were left intact did not stay so"
                 break
@@ -104,18 +109,18 @@ class Passes:
             yield said.values - self.intact.values
             tick(shown, 1)
 
-    def several(self, jobs: Sequence[Job], known: Job | None) -> list[Numbers] | None:
-        """Effects of some jobs in one pass; as a check its last copies are intact and under a known lesion."""
+    def several(self, jobs: Sequence[Job], checked: bool) -> list[Numbers] | None:
+        """Effects of some jobs in one pass; None where its last copies, intact and under a known lesion, are not so."""
         lesions: list[Lesion | None] = [lesion for lesion, _ in jobs]
         draws = [draw for _, draw in jobs]
-        if known is not None:
-            lesions, draws = [*lesions, None, known[0]], [*draws, 0, known[1]]
+        if checked:
+            lesions, draws = [*lesions, None, self.proof], [*draws, 0, 0]
         copies, intact = len(lesions), self.intact
         output, _ = self.answer(lesions, repeated(self.inputs, self.dims, copies), draws)
         copied = [copy_of(output, self.how, copies, which) for which in range(copies)]
-        if known is not None:
+        if checked:
             last, first = copied.pop(), copied.pop()
-            if not (alike(self.output, first, self.tolerance) and alike(self.known, last, self.tolerance)):
+            if not (alike(self.output, first, self.tolerance) and alike(self.proven, last, self.tolerance)):
                 return None
             intact = measured(self.metric, first, "the intact model", self.intact)
         return [
@@ -123,24 +128,28 @@ class Passes:
             for each, (lesion, _) in zip(copied, jobs, strict=True)
         ]
 
-    def prepare(self, known: Job, copies: int) -> None:
+    def prepare(self, copies: int, jobs: Sequence[Job]) -> None:
         """Find how inputs are repeated and outputs taken apart, and prove it; else say in `remark` why not."""
-        self.known, _ = self.answer([known[0]], self.inputs, [known[1]])
+        for lesion in (jobs[0][0], jobs[-1][0]):  # all units of a place, which should make a difference
+            self.proof = lesion._replace(units=tuple(range(self.width)), start=0, stop=FOREVER)
+            self.proven, _ = self.answer([self.proof], self.inputs)
+            if not alike(self.output, self.proven, self.tolerance):
+                break
         reason = f"no input has a dimension of {self.rows} sequences, as many as the module reads"
         for dims in layouts(self.inputs, self.rows, self.batch_dim):
             if all(dim is None for dim in dims):
                 continue
-            reason = self.tried(dims, copies, known)
+            reason = self.tried(dims, copies)
             if not reason:
                 self.dims, self.copies = dims, self.most // self.rows
                 return
         self.remark = f"one by one: {reason}"
 
-    def tried(self, dims: list[int | None], copies: int, known: Job) -> str:
+    def tried(self, dims: list[int | None], copies: int) -> str:
         """Why the inputs may not be repeated along these dims; empty where they may, and `how` is set."""
-        lesions = [known[0] if copy % 2 else None for copy in range(copies)]
+        lesions = [self.proof if lesioned else None for lesioned in PATTERN[:copies]]
         try:
-            output, held = self.answer(lesions, repeated(self.inputs, dims, copies), [known[1]] * copies)
+            output, held = self.answer(lesions, repeated(self.inputs, dims, copies))
         except Exception as error:  # the user's model on inputs that it was not made for
             return f"the model raises {type(error).__name__} on a repeated batch"
         if (held.rows, held.calls) != (copies * self.rows, self.calls):
@@ -148,22 +157,19 @@ class Passes:
         ways = splits(self.output, output, copies)
         if ways is None:
             return "the model's output does not grow with its batch"
-        expected = [leaves(self.known if copy % 2 else self.output) for copy in range(copies)]
+        expected = [leaves(self.proven if lesioned else self.output) for lesioned in PATTERN[:copies]]
         self.how = []
         for place, (leaf, options) in enumerate(zip(leaves(output), ways, strict=True)):
-            good = (
-                how
-                for how in options
-                if all(
-                    same(each[place], take(leaf, how, copies, copy), self.tolerance)
-                    for copy, each in enumerate(expected)
-                )
-            )
-            how = next(good, None)
-            if how is None:
+            right = [how for how in options if self.fits(leaf, how, [each[place] for each in expected])]
+            if not right:
                 return "what the model answers to one sequence depends on the others in the batch"
-            self.how.append(how)
+            self.how.append(right[0])
         return ""
+
+    def fits(self, leaf: Any, how: Split, expected: list[Any]) -> bool:
+        """Whether every copy in a leaf of the output is what it must be."""
+        copies = len(expected)
+        return all(same(one, take(leaf, how, copies, at), self.tolerance) for at, one in enumerate(expected))
 
 
 def named(lesion: Lesion) -> str:
