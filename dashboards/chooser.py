@@ -22,8 +22,9 @@ A page is a file in `views/` and a row in `VIEWS` of `app.py`. Streamlit runs it
 - **Choices.** `view` holds what the sidebar chose: recording, module, layer, direction, sequence, label. `page(...,
   place=False, sequence=False, labels=False)` leaves out what a page has no use for. Choices of a page's own are made
   with `choices` (`choose`, `choose_several`, `choose_number`, `choose_whether`, `choose_window`, `write`): they are in
-  the address and survive going to another page and back. One name is one choice on all pages: `unit` are the units looked at (several,
-  as on "Gates and states"), `time` the steps on view, `signal` the signal. Links to other pages: `chooser.link`.
+  the address and survive going to another page and back. One name is one choice on all pages: `unit` are the units
+  looked at (several, as on "Gates and states"), `time` the steps on view, `signal` the signal. Links to other pages:
+  `chooser.link`.
 - **Results.** `results.of(view, analyzer, **parameters)` is the analyzer's result on the layer and direction on view
   (`everywhere=True`: on all), or the sentence that says why there is none. What takes another result first:
   `results.of(view, alignment, source=events, tolerance=1)`. It shows that it is busy by itself.

@@ -1,6 +1,6 @@
 """The findings of `describe` on a page: found one kind at a time, and each with the page that shows it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -8,12 +8,14 @@ import streamlit as st
 import xarray as xr
 
 from ..probe.analyzers.describe import conclude
-from ..probe.analyzers.findings import FINDERS, Finding
+from ..probe.analyzers.findings import FINDERS, Finding, gradients
 from ..probe.analyzers.known import Known
 from ..probe.analyzers.saturation import memory_signal
 from ..signals import retention_form
 from . import catalogue, orders, summary
 from .chooser import View
+
+__all__ = ["MOST", "PAGES", "TITLES", "Link", "by", "gradients", "link", "look", "small"]
 
 MOST = 12  # shown, as `describe` returns by default
 VALUES = 2**22  # of each signal that are looked at without being asked
@@ -48,16 +50,20 @@ def small(recording: xr.Dataset) -> bool:
 
 def look(view: View, tell: Callable[[float, str], None]) -> xr.Dataset | str:
     """What `describe` says, finder by finder, so that what was found once is kept; or why it says nothing."""
-    which = (view.entry.name, catalogue.version(view.entry), view.module)
-    known = _known(which, view.recording)
     found: list[Finding] = []
     for number, finder in enumerate(FINDERS):
         tell(number / len(FINDERS), finder.__name__.replace("_", " "))
-        some = _found(which, finder.__name__, known)
+        some = by(view, finder)
         if isinstance(some, str):
             return some
         found += some
     return conclude(view.recording, found, MOST)
+
+
+def by(view: View, finder: Callable[[Known], Iterator[Finding]]) -> list[Finding] | str:
+    """What one finder finds, looked for once; or why it finds nothing."""
+    which = (view.entry.name, catalogue.version(view.entry), view.module)
+    return _found(which, finder.__name__, _known(which, view.recording))
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)

@@ -67,7 +67,16 @@ def command(paths: Sequence[str | PathLike[str]], *, port: int | None = None, he
     if port is not None:
         options["server.port"] = str(port)
     flags = [f"--{name}={value}" for name, value in options.items()]
-    return [sys.executable, "-m", "streamlit", "run", str(APP), *flags, "--", *(str(p.resolve()) for p in places)]
+    return [
+        sys.executable,
+        "-m",
+        "gatescope.dashboards.serve",
+        "run",
+        str(APP),
+        *flags,
+        "--",
+        *(str(p.resolve()) for p in places),
+    ]
 
 
 @contextmanager

@@ -20,7 +20,7 @@ SIGNS = {
     BAD: ":red[:material/error:]",
     "": ":gray[:material/hourglass_empty:]",
 }
-NAMES = 150  # pixels of the column of names
+NAMES, WIDE = 130, 180  # pixels of the columns of names and of examples
 GRADIENTS = "gradients"
 MEASURED = {"stuck gates": "saturation", "drift": "gates", GRADIENTS: "gradient_flow"}
 
@@ -78,7 +78,9 @@ def cheap(recording: xr.Dataset) -> Iterator[Check]:
     yield certificate(recording)
     yield mode(recording)
     said = str(recording.attrs.get("nonfinite", ""))
-    yield Check("finite values", BAD, f"not all: {said}") if said else Check("finite values", GOOD, "no others noted")
+    yield (
+        Check("finite values", BAD, f"not all: {said}") if said else Check("finite values", GOOD, "no others were met")
+    )
     yield padding(recording)
     if check := stride(recording):
         yield check
@@ -94,10 +96,10 @@ def counted(view: View) -> Iterator[Check]:
 def show_check(container: Any, check: Check) -> None:
     row = container.container(horizontal=True, gap="small", vertical_alignment="top")
     row.markdown(f"{SIGNS[check.state]} {summary.escaped(check.name)}", width=NAMES)
-    row.text(check.said, width="stretch")
+    row.container(width="stretch").text(check.said)
     if check.name in MEASURED:
         page = MEASURED[check.name]
-        chooser.link(row, page, findings.TITLES[page])
+        chooser.link(row, page, f"{findings.TITLES[page]} →")
 
 
 def show_findings(view: View, late: Any) -> None:
@@ -114,7 +116,7 @@ def show_findings(view: View, late: Any) -> None:
     result = findings.look(view, lambda share, what: bar.progress(share, f"Looking at {what} ..."))
     bar.empty()
     with late.container():
-        show_check(st, gradients(result))
+        show_check(st, gradients(view))
     if isinstance(result, str):
         chooser.nothing("Findings cannot be had from this recording.", result)
         return
@@ -132,15 +134,18 @@ def show_findings(view: View, late: Any) -> None:
     )
 
 
-def gradients(result: xr.Dataset | str) -> Check:
-    """What the findings say of gradients."""
-    if isinstance(result, str):
-        return Check(GRADIENTS, "", "not looked at")
-    texts = result["text"].values[result["measure"].values == "gradient_flow"].tolist()
-    if not texts:
-        return Check(GRADIENTS, GOOD, "neither vanishing nor exploding, where they could be followed")
-    bad = any("exploding" in text for text in texts)
-    return Check(GRADIENTS, BAD if bad else LOOK, " ".join(texts))
+def gradients(view: View) -> Check:
+    """What the findings say of gradients, in all layers and directions."""
+    if "weight_hh" not in view.recording and "step_jacobian" not in view.recording:
+        return Check(GRADIENTS, "", "cannot be followed: the recurrent weights were not recorded")
+    found = findings.by(view, findings.gradients)
+    if isinstance(found, str):
+        return Check(GRADIENTS, "", found)
+    if not found:
+        return Check(GRADIENTS, GOOD, "neither vanishing nor exploding where they could be followed")
+    said = [finding.text.removeprefix("Gradients are ").split(":")[0] for finding in found]
+    bad = any(text.startswith("exploding") for text in said)
+    return Check(GRADIENTS, BAD if bad else LOOK, "; ".join(said))
 
 
 def show_finding(view: View, finding: xr.Dataset) -> None:
@@ -149,7 +154,7 @@ def show_finding(view: View, finding: xr.Dataset) -> None:
         with st.container(width="stretch", gap="xsmall"):
             st.text(finding["text"].item())
             st.caption(summary.escaped(grounds(finding)))
-        chooser.link(st, page, findings.TITLES[page], **asked)
+        chooser.link(st, page, f"{findings.TITLES[page]} →", **asked)
 
 
 def grounds(finding: xr.Dataset) -> str:
@@ -177,8 +182,10 @@ def show_recordings() -> None:
     st.text("Small trained networks that come with gatescope, recorded at once:")
     for entry in catalogue.embedded():
         row = st.container(horizontal=True, vertical_alignment="center")
-        row.button(entry.example, key=f"take-{entry.name}", on_click=choices.take, args=("recording", entry.name))
-        row.text(examples()[entry.example], width="stretch")
+        row.button(
+            entry.example, key=f"take-{entry.name}", on_click=choices.take, args=("recording", entry.name), width=WIDE
+        )
+        row.container(width="stretch").text(examples()[entry.example])
 
 
 def rows_of(entry: catalogue.Entry) -> Iterator[Row]:
