@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -185,10 +186,15 @@ def test_points_far_from_all_starts_are_left_out_and_counted() -> None:
     assert far["eigenvalue_real"].shape == (0, 1)
 
 
-def flip_flop(**options: Any) -> tuple[gs.tasks.SequenceModel, xr.Dataset, xr.Dataset]:
+@cache
+def recorded() -> tuple[gs.tasks.SequenceModel, xr.Dataset]:
     model, sample = gs.load_example("flip-flop", size=1000)
     with torch.no_grad():
-        recording = gs.record(model, torch.from_numpy(sample.inputs))
+        return model, gs.record(model, torch.from_numpy(sample.inputs))
+
+
+def flip_flop(**options: Any) -> tuple[gs.tasks.SequenceModel, xr.Dataset, xr.Dataset]:
+    model, recording = recorded()
     return model, recording, gs.fixed_points(model, input=0.0, starts=recording, **options)
 
 
