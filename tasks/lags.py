@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from .automaton import SYMBOLS
 from .grammar import Sample
 from .testing import TOLERANCE, Outputs
 
@@ -14,19 +15,15 @@ from .testing import TOLERANCE, Outputs
 def long_steps(sample: Sample) -> npt.NDArray[np.bool_]:
     """Steps whose prediction needs the symbol that was read at the string's start, (sequence, time).
 
-    These are the last steps on which it must be known: the next symbol is the T or P that repeats it.
+    These are the last steps on which it must be known: the next symbol is the T or P that repeats it, and no other.
 
     >>> from .grammar import ERG
     >>> strings = ERG(seed=1).sample(1)
     >>> "".join(strings.labels["symbol"][0]), np.flatnonzero(long_steps(strings)[0]).tolist()
     ('BTBPVVETE', [6])
     """
-    known = sample.labels["remember"] != ""
-    after = np.zeros_like(known)
-    after[:, :-1] = known[:, 1:]
-    last = known & ~after & sample.mask
-    last[:, -1] &= sample.targets[:, -1].sum(axis=-1) == 1  # where a stream is cut
-    return np.asarray(last)
+    remembered = sample.labels["remember"][..., None] == np.array([*SYMBOLS], dtype=object)
+    return np.asarray(sample.mask & remembered.any(axis=-1) & (sample.targets == remembered).all(axis=-1))
 
 
 def lag_errors(sample: Sample, *, outputs: Outputs = "probabilities") -> Callable[[Any], dict[str, npt.NDArray[Any]]]:
