@@ -127,28 +127,47 @@ class Clamp:
         self.steps: set[int] = set()
         self.rows: set[int] = set()
         self.seen = (0, 0)  # steps and rows, whether chosen or not
+        self.chosen: dict[int, list[int]] = {}  # rows by the size of the batch
         self.lock = threading.Lock()
 
     def __call__(self, name: str, value: Tensor, /, *, layer: int, direction: str, time: Any) -> Tensor:
         site = self.site
         if name != site.signal or layer not in site.layers or direction not in site.directions:
             return value
-        count = len(value)
-        times = [time] * count if isinstance(time, int) else time.tolist()
-        rows = [row for row in site.sequence.within(count) if times[row] in site.time]
+        step = self.step(len(value), layer, direction, time)
+        return self.replaced(value, step) if step.rows else value
+
+    def step(self, count: int, layer: int, direction: str, time: Any) -> Step:
+        """What is chosen of a step, and that it has come."""
+        site = self.site
         with self.lock:
-            self.seen = max(self.seen[0], max(times, default=-1) + 1), max(self.seen[1], count)
-            self.steps.update(times[row] for row in rows)
-            self.rows.update(rows)
-        return self.replaced(value, Step(layer, direction, rows, [times[row] for row in rows])) if rows else value
+            if count not in self.chosen:
+                self.chosen[count] = site.sequence.within(count)
+            rows, last = self.chosen[count], time
+            if isinstance(time, int):
+                rows = rows if time in site.time else []
+                times: int | list[int] = time
+            else:
+                every = time.tolist()
+                rows = [row for row in rows if every[row] in site.time]
+                times, last = [every[row] for row in rows], max(every, default=0)
+            self.seen = max(self.seen[0], last + 1), max(self.seen[1], count)
+            if rows:
+                self.steps.update([times] if isinstance(times, int) else times)
+                if len(self.rows) < len(rows) or not isinstance(times, int):
+                    self.rows.update(rows)
+        return Step(layer, direction, rows, times)
 
     def replaced(self, value: Tensor, step: Step) -> Tensor:
         """`value` with its chosen rows and units replaced; itself where nothing changes."""
         if self.units.device != value.device:
             self.units = self.units.to(value.device)
-        whole = len(step.rows) == len(value)
-        rows = torch.tensor(step.rows, device=value.device)
-        part = value if whole else value.index_select(0, rows)
+        whole, number = len(step.rows) == len(value), self.replacement.number
+        if whole and number is not None:
+            new = torch.full_like(value, number) if self.all_units else value.index_fill(1, self.units, number)
+            return laid_out_as(value, new)
+        rows = None if whole else torch.tensor(step.rows, device=value.device)
+        part = value if rows is None else value.index_select(0, rows)
         own = part if self.all_units else part.index_select(1, self.units)
         new = self.replacement.values(own, step).to(own)
         if new is own:
@@ -157,7 +176,7 @@ class Clamp:
             new = torch.where(new.isnan(), own, new)
         if not self.all_units:
             new = part.index_copy(1, self.units, new)
-        if not whole:
+        if rows is not None:
             new = value.index_copy(0, rows, new)
         return laid_out_as(value, new)
 

@@ -22,11 +22,12 @@ class Step(NamedTuple):
     layer: int
     direction: str
     rows: list[int]  # of the caller's batch, those that are chosen at this step
-    times: list[int]  # of each of these
+    times: int | list[int]  # of all of these, or of each
 
 
 class Replacement(ABC):
     keeps = True  # whether its values may be NaN, which keeps what is there
+    number: float | None = None  # the same for all
 
     @abstractmethod
     def values(self, own: Tensor, step: Step) -> Tensor:
@@ -35,12 +36,13 @@ class Replacement(ABC):
 
 class Number(Replacement):
     keeps = False
+    number: float
 
-    def __init__(self, value: float) -> None:
-        self.value = value
+    def __init__(self, number: float) -> None:
+        self.number = number
 
     def values(self, own: Tensor, step: Step) -> Tensor:
-        return torch.full_like(own, self.value)
+        return torch.full_like(own, self.number)
 
 
 class Function(Replacement):
@@ -77,11 +79,15 @@ class Table(Replacement):
         self.keeps = bool(numbers.isnan().any())
 
     def values(self, own: Tensor, step: Step) -> Tensor:
-        layer, direction = self.places("layer", [step.layer])[0], self.places("direction", [step.direction])[0]
         if self.numbers.dtype != own.dtype or self.numbers.device != own.device:
             self.numbers = self.numbers.to(own)
-        rows, times = self.places("sequence", step.rows), self.places("time", step.times)
-        return self.numbers[layer, direction, rows, times].expand(own.shape)
+        [layer], [direction] = self.places("layer", [step.layer]), self.places("direction", [step.direction])
+        rows = self.places("sequence", step.rows)
+        if not isinstance(step.times, int):
+            return self.numbers[layer, direction, rows, self.places("time", step.times)].expand(own.shape)
+        [time] = self.places("time", [step.times])
+        now = self.numbers[layer, direction, :, time]
+        return (now if len(now) == 1 or rows == list(range(len(now))) else now[rows]).expand(own.shape)
 
     def places(self, dim: str, wanted: list[Any]) -> list[int]:
         labels = self.labels.get(dim)

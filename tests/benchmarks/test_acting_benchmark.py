@@ -1,0 +1,22 @@
+"""The benchmark of acting inside the recurrence, on tiny shapes: every number is there, whatever it is."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "acting.py"
+
+
+def test_every_case_has_its_ratios(tmp_path: Path) -> None:
+    path = tmp_path / "acting.json"
+    command = [sys.executable, str(SCRIPT), "--quick", "--part", "open", "--json", str(path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    rows = json.loads(path.read_text())["rows"]
+    assert len(rows) == 4 * 7 == len(run.stdout.splitlines()) - 2
+    assert all(math.isfinite(row["median"]) for row in rows)
+    assert {row["way"] for row in rows} == {"opened", "one unit clamped"}
+    assert {row["measure"] for row in rows} == {"forward", "forward and backward"}
+    assert all(row["reach"] is not None for row in rows if row["way"] == "opened")
