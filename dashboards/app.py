@@ -15,10 +15,12 @@ VIEWS = (
     ("views/gradient_flow.py", "Gradient flow"),
 )
 
-# On narrow screens the labels along a heatmap would lie on each other; they stay under the finger.
-STYLE = """<style>
-.stMainBlockContainer {padding-top: 3rem; padding-bottom: 3rem}
-@media (max-width: 640px) {.stPlotlyChart .xaxislayer-above .xtick {display: none}}
+# On narrow screens the labels along the top of a run would lie on each other; they stay under the finger.
+LABELLED = ("run-", "raster-", "shares-")  # beginnings of the keys of charts that have such labels
+NARROW = ", ".join(f"[class*='st-key-{key}'] .xaxislayer-above .xtick" for key in LABELLED)
+STYLE = f"""<style>
+.stMainBlockContainer {{padding-top: 3rem; padding-bottom: 3rem}}
+@media (max-width: 640px) {{{NARROW} {{display: none}}}}
 </style>"""
 
 os.environ.setdefault("MPLBACKEND", "agg")  # pictures are drawn for download, by threads, on no screen

@@ -84,6 +84,7 @@ def alignment_figure(result: xr.Dataset, chosen: Sequence[int] = (), level: floa
         xaxis={"range": [-0.03, 1.03], "title": {"text": "precision: share of events near a boundary", "standoff": 6}},
         yaxis={"range": [-0.03, 1.05], "title": {"text": "recall: share of boundaries", "standoff": 6}},
         legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom"},
+        showlegend=True,
         hovermode="closest",
         dragmode="zoom",
     )

@@ -295,7 +295,7 @@ def _time_axes(figure: go.Figure, run: xr.Dataset, labels: str | None) -> None:
         "title": {"text": time_title(run.attrs), "standoff": 4},
         "tickmode": "linear",
         "tick0": 0,
-        "dtick": _round_step(len(time)),
+        "dtick": round_step(len(time)),
         "tickangle": 0,
     }
     figure.update_layout(
@@ -304,10 +304,10 @@ def _time_axes(figure: go.Figure, run: xr.Dataset, labels: str | None) -> None:
     )
 
 
-def _round_step(steps: int) -> int:
+def round_step(steps: int) -> int:
     """1, 2 or 5 times a power of ten, so that a dozen ticks or fewer stand along the axis.
 
-    >>> [_round_step(steps) for steps in (1, 24, 60, 20_000)]
+    >>> [round_step(steps) for steps in (1, 24, 60, 20_000)]
     [1, 2, 5, 2000]
     """
     power = int("1" + "0" * (len(str(max(1, steps // 12))) - 1))

@@ -13,7 +13,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from .figures import COLOURS, DASHES, MOST_TICKS, literal, visible
-from .reset_figures import boundary_lines
+from .reset_figures import boundary_lines, time_ticks
 
 GREY = "#888888"  # readable on light and on dark
 LOWEST = -16.0  # power of ten below which nothing is shown
@@ -190,7 +190,7 @@ def path_share_figure(
         turned = 0 if max(map(len, texts)) <= 3 else -90
         top = {"tickvals": time.tolist(), "ticktext": texts, "tickangle": turned, "ticks": "", "tickfont": {"size": 13}}
     figure.add_trace(
-        go.Scatter(x=time, y=[None] * len(time), xaxis="x2", hoverinfo="skip", showlegend=False, name="labels")
+        go.Scatter(x=time, y=[None] * len(time), xaxis="x2", hoverinfo="skip", showlegend=False, name="time")
     )
     for value in (0, 1):
         figure.add_hline(y=value, line={"color": GREY, "width": 1})
@@ -199,8 +199,17 @@ def path_share_figure(
         barmode="relative",
         bargap=0,
         margin={"t": 44, "b": 84, "l": 60, "r": 8},
-        xaxis={"anchor": "y", "title": {"text": "time (step)", "standoff": 4}, "exponentformat": "none", **common},
-        xaxis2={"side": "top", "anchor": "y", "overlaying": "x", "matches": "x", **common, **top},
+        xaxis={"side": "top", "anchor": "y", **common, **top},
+        xaxis2={
+            "side": "bottom",
+            "anchor": "y",
+            "overlaying": "x",
+            "matches": "x",
+            "title": {"text": "time (step)", "standoff": 4},
+            "exponentformat": "none",
+            **time_ticks(last - first + 1),
+            **common,
+        },
         yaxis={"range": [below - room, above + room], "title": {"text": "share", "standoff": 6}, "zeroline": False},
         legend={"orientation": "h", "x": 0, "xanchor": "left", "y": -0.22, "yanchor": "top"},
         hovermode="closest",
@@ -241,13 +250,14 @@ def cell_path_figure(result: xr.Dataset, *, lowest: float = -8.0) -> go.Figure:
             },
         )
     )
-    marks = np.unique(np.searchsorted(horizon, [k for k in (1, 2, 5, *_rounds(horizon[-1])) if k <= horizon[-1]]))
+    marks = _apart(np.searchsorted(horizon, [1, *(k for k in (2, 5, *_rounds(horizon[-1])) if k <= horizon[-1])]))
     figure.update_layout(
         height=int(np.clip(110 + 12 * rows, 240, 520)),
         margin={"t": 12, "b": 50, "l": 56, "r": 8},
         xaxis={
             "tickvals": marks.tolist(),
             "ticktext": [f"{step:,}" for step in horizon[marks]],
+            "tickangle": 0,
             "title": {"text": "horizon (steps back)", "standoff": 6},
             "showgrid": False,
         },
@@ -262,6 +272,15 @@ def cell_path_figure(result: xr.Dataset, *, lowest: float = -8.0) -> go.Figure:
         dragmode="zoom",
     )
     return figure
+
+
+def _apart(places: NDArray[np.int64], count: int = 12) -> NDArray[np.int64]:
+    """Some of rising places, so that no two are closer than a twelfth of the last."""
+    kept: list[int] = []
+    for place in places.tolist():
+        if not kept or place - kept[-1] >= places[-1] / count:
+            kept.append(place)
+    return np.array(kept, dtype=np.int64)
 
 
 def _rounds(most: int) -> list[int]:
@@ -311,6 +330,7 @@ def _curve_layout(figure: go.Figure, curves: Mapping[str, Any]) -> None:
         margin={"t": 12, "b": 64 + 20 * rows, "l": 60, "r": 8},
         xaxis={"title": {"text": "horizon (steps back)", "standoff": 6}, "rangemode": "tozero", "zeroline": False},
         legend={"orientation": "h", "x": 0, "xanchor": "left", "y": -0.18, "yanchor": "top"},
+        showlegend=True,
         hovermode="closest",
         dragmode="zoom",
     )

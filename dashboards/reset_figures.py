@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from plotly.colors import sample_colorscale
 
 from ..signals import time_title
-from .figures import COLOURS, DASHES, MOST_BOUNDARIES, MOST_TICKS, literal, visible
+from .figures import COLOURS, DASHES, MOST_BOUNDARIES, MOST_TICKS, literal, round_step, visible
 
 GREY = "#888888"  # readable on light and on dark
 MOST_MARKS = 20_000  # of a raster; of more events the ones that throw away most are drawn
@@ -173,13 +173,21 @@ def _raster_axes(
             "tickfont": {"size": 13},
         }
     figure.add_trace(  # an axis without a trace is not drawn
-        go.Scatter(x=ends, y=[None, None], xaxis="x2", yaxis="y", hoverinfo="skip", showlegend=False, name="labels")
+        go.Scatter(x=ends, y=[None, None], xaxis="x2", yaxis="y2", hoverinfo="skip", showlegend=False, name="time")
     )
     figure.update_layout(
         height=inner + 54 + 46,
         margin={"t": 54, "b": 46, "l": 56, "r": 8},
-        xaxis={"anchor": "y2", "title": {"text": time_title(run.attrs), "standoff": 4}, **common},
-        xaxis2={"side": "top", "anchor": "y", "overlaying": "x", "matches": "x", **common, **top},
+        xaxis={"side": "top", "anchor": "y", **common, **top},
+        xaxis2={
+            "side": "bottom",
+            "anchor": "y2",
+            "overlaying": "x",
+            "matches": "x",
+            "title": {"text": time_title(run.attrs), "standoff": 4},
+            **time_ticks(len(time)),
+            **common,
+        },
         yaxis={
             "domain": [1 - heights[0] / inner, 1],
             "range": [rows - 0.5, -0.5],
@@ -206,6 +214,11 @@ def _raster_axes(
     if len(raster.events["event"]) and figure.data[0].marker.colorbar is not None:
         bar = {"len": heights[0], "lenmode": "pixels", "y": 1, "yanchor": "top", "ypad": 0}
         figure.data[0].marker.colorbar.update(bar)
+
+
+def time_ticks(steps: int) -> dict[str, Any]:
+    """Numbers of steps along an axis that lies over another one, whose ticks it would take else."""
+    return {"tickmode": "linear", "tick0": 0, "dtick": round_step(steps), "tickangle": 0}
 
 
 def boundary_lines(figure: go.Figure, steps: NDArray[Any]) -> None:

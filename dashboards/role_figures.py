@@ -107,6 +107,7 @@ def role_map_figure(result: xr.Dataset, chosen: Sequence[int] = ()) -> go.Figure
         },
         yaxis={"range": [-0.06 * top, 1.12 * top], "title": {"text": "resets per 1000 steps", "standoff": 6}},
         legend={"orientation": "h", "x": 0, "xanchor": "left", "y": -0.16, "yanchor": "top", "itemsizing": "constant"},
+        showlegend=True,
         hovermode="closest",
         dragmode="zoom",
     )

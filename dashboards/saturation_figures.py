@@ -54,6 +54,7 @@ def verdict_figure(result: xr.Dataset, gates: Sequence[str]) -> go.Figure:
         xaxis={"range": [0, result.sizes["unit"]], "showgrid": False, "zeroline": False},
         yaxis={"autorange": "reversed", "automargin": True},
         legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom", "traceorder": "normal"},
+        showlegend=True,
         dragmode=False,
     )
     return figure
@@ -140,7 +141,12 @@ def class_bars(results: Mapping[str, xr.Dataset], signal: str) -> go.Figure:
         barmode="stack",
         bargap=0.15,
         margin={"t": 34, "b": 46, "l": 8, "r": 8},
-        xaxis={"range": [0, 1], "tickformat": ".0%", "title": {"text": "share of the units' steps", "standoff": 6}},
+        xaxis={
+            "range": [0, 1],
+            "tickformat": ".0%",
+            "dtick": 0.25,
+            "title": {"text": "share of the units' steps", "standoff": 6},
+        },
         yaxis={
             "range": [len(names) - 0.5, -0.5],
             "tickvals": list(range(len(names))),
@@ -149,6 +155,7 @@ def class_bars(results: Mapping[str, xr.Dataset], signal: str) -> go.Figure:
             "showgrid": False,
         },
         legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom", "traceorder": "normal"},
+        showlegend=True,
         dragmode=False,
     )
     return figure

@@ -131,6 +131,9 @@ def show_knockout(view: View, first: xr.Dataset) -> None:
     if "knockout_norm" not in first:
         return
     st.subheader("By which path", anchor=False)
+    if first.sizes["path"] == 1:
+        st.text(f"This cell has only one path, {first['path'].values[0]}: without it nothing is left.")
+        return
     chooser.reading(
         "The same with one path cut at every step, relative to none cut. A line at 1: the gradient does without that "
         "path. One that falls: this path carries it. One above 1: it works against the others."
@@ -152,6 +155,8 @@ def show_shares(view: View) -> xr.Dataset | None:
     if "path_share" not in result:
         st.info("The paths of this cell are not known, so there are no shares; its whole Jacobian was recorded.")
         return None
+    if result.sizes["path"] == 1:
+        return None
     st.subheader("Path shares over time", anchor=False)
     chooser.reading(
         f"Sequence {view.sequence}: by which path a change of the memory reaches the next state, step by step. Bars "
@@ -162,8 +167,8 @@ def show_shares(view: View) -> xr.Dataset | None:
         "Steps on view", steps, name="time", of=(view.entry.name, view.module, view.sequence, steps)
     )
     run = result["path_share"].isel(layer=0, direction=0, sequence=0)
-    cut = view.recording[label_names(view.recording)].sel(sequence=view.sequence).isel(time=slice(0, run.sizes["time"]))
-    run = run.assign_coords({name: ("time", cut[name].values) for name in label_names(view.recording)})
+    labels = {name: view.recording[name].sel(sequence=view.sequence) for name in label_names(view.recording)}
+    run = run.assign_coords({name: ("time", one.values[: run.sizes["time"]]) for name, one in labels.items()})
     boundary = "boundary" if "boundary" in run.coords else None
     if np.isnan(run.to_numpy()).all():
         st.text("No step of this sequence has finite shares.")
@@ -206,7 +211,7 @@ def show_ways_out(
     }
     kept = {"gradient-flow": first}
     more = []
-    if "knockout_norm" in first:
+    if "knockout_norm" in first and first.sizes["path"] > 1:
         pictures["paths"] = lambda ax: plots.plot_knockout(first, ax=ax)
         more.append("gs.plot_knockout(flow)")
     if "cell_path" in first:
