@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from .probe.plots.ablation import plot_ablation
     from .probe.plots.alignment import figure_alignment, plot_alignment, plot_lags
     from .probe.plots.attribution import figure_attribution, plot_attribution
+    from .probe.plots.decomposition import plot_decomposition
     from .probe.plots.drift import plot_drift
     from .probe.plots.event_average import plot_event_average
     from .probe.plots.fixed_points import plot_fixed_points
@@ -132,6 +133,7 @@ _HOMES = {
     "probe.plots.ablation": ("plot_ablation",),
     "probe.plots.alignment": ("figure_alignment", "plot_alignment", "plot_lags"),
     "probe.plots.attribution": ("figure_attribution", "plot_attribution"),
+    "probe.plots.decomposition": ("plot_decomposition",),
     "probe.plots.drift": ("plot_drift",),
     "probe.plots.event_average": ("plot_event_average",),
     "probe.plots.fixed_points": ("plot_fixed_points",),
@@ -205,6 +207,7 @@ __all__ = [
     "plot_alignment",
     "plot_attribution",
     "plot_cell_path",
+    "plot_decomposition",
     "plot_drift",
     "plot_event_average",
     "plot_fixed_points",
@@ -224,8 +227,8 @@ __all__ = [
     "plot_triggers",
     "record",
     "register",
-    "resampled",
     "report",
+    "resampled",
     "resets",
     "role_agreement",
     "role_check",

@@ -9,6 +9,7 @@ import typer
 
 from .ablation_verb import ablation
 from .attribution_verb import attribution
+from .fixed_points_verb import fixed_points
 from .report_verb import report
 from .signals import VERSION
 
@@ -209,6 +210,7 @@ def reproduce(
 
 app.command()(ablation)
 app.command()(attribution)
+app.command(name="fixed-points")(fixed_points)
 app.command()(report)
 
 

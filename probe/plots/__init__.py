@@ -3,8 +3,10 @@
 from .ablation import plot_ablation
 from .alignment import figure_alignment, plot_alignment, plot_lags
 from .attribution import figure_attribution, plot_attribution
+from .decomposition import plot_decomposition
 from .drift import plot_drift
 from .event_average import plot_event_average
+from .fixed_points import plot_fixed_points
 from .gradient_flow import plot_cell_path, plot_gradient_flow, plot_knockout, plot_path_share
 from .lyapunov import plot_lyapunov
 from .resets import plot_resets
@@ -26,8 +28,10 @@ __all__ = [
     "plot_alignment",
     "plot_attribution",
     "plot_cell_path",
+    "plot_decomposition",
     "plot_drift",
     "plot_event_average",
+    "plot_fixed_points",
     "plot_gradient_flow",
     "plot_knockout",
     "plot_lags",

@@ -76,13 +76,14 @@ def plot_fixed_points(
     if ax is None:
         from matplotlib import pyplot
 
-        options = {"subplot_kw": {"projection": "3d"}} if components == 3 else {}
-        _, ax = pyplot.subplots(figsize=(6.8, 5.6), layout="constrained", **options)  # type: ignore[arg-type]
+        space = {"projection": "3d"} if components == 3 else {}
+        _, ax = pyplot.subplots(figsize=(6.8, 5.6), layout="constrained", subplot_kw=space)
     for run in runs:
         ax.plot(*plane.of(run).T, color="0.6", linewidth=0.5, alpha=0.6, zorder=1, label="_trajectory")
     for label, points, style in groups(result):
         ax.scatter(*plane.of(points).T, s=46, linewidths=1.6, zorder=3, label=label, **style)  # type: ignore[misc]
-    names = [f"component {place + 1} ({share:.0%} of the variance)" for place, share in enumerate(plane.share)]
+    of = "" if components == 3 else " of the variance"
+    names = [f"component {place + 1} ({share:.0%}{of})" for place, share in enumerate(plane.share)]
     ax.set(xlabel=names[0], ylabel=names[1])
     if components == 3:
         ax.set(zlabel=names[2])
@@ -104,7 +105,9 @@ def groups(result: xr.Dataset) -> Iterator[tuple[str, Array, dict[str, Any]]]:
                 here = (kind == name) & (unstable == modes) & (marginal == edge)
                 if not here.any():
                     continue
-                what = "marginal" if edge else "stable" if modes == 0 else f"{modes} unstable mode{'s'[: int(modes != 1)]}"
+                what = (
+                    "marginal" if edge else "stable" if modes == 0 else f"{modes} unstable mode{'s'[: int(modes != 1)]}"
+                )
                 colour = COLOURS[int(modes) % len(COLOURS)]
                 face = "0.7" if edge else colour if modes == 0 else to_rgba("white", 0.6)
                 style = {"facecolors": face, "edgecolors": colour, "marker": "o" if name == "fixed" else "D"}
