@@ -9,11 +9,10 @@ import xarray as xr
 
 from .alignment import alignment
 from .drift import drift
-from .gradient_flow import gradient_verdict
 from .known import Known
+from .predicates import LEAST
 from .runs import lengths_of
 from .saturation import saturation
-from .selectivity import selectivity
 from .timescales import timescales
 from .triggers import triggers
 
@@ -166,12 +165,15 @@ def what_sets_resets_off(known: Known) -> Found:
 
 def what_units_tell(known: Known) -> Found:
     for name in known.texts:
-        result = selectivity(known.recording, name, shifts=1)
+        result = known.selectivity(name)
         for at in _places(result):
             here = result.isel(layer=at[0], direction=at[1], lag=0)
             where = _where(here)
+            steps = here["steps_of_class"].to_numpy()
+            often = np.minimum(steps, steps.sum() - steps) >= LEAST
             area, p = (here[key].transpose("signal", "unit", "class").to_numpy() for key in ("auc", "p_corrected"))
-            far = np.where(np.nan_to_num(p, nan=1.0) < LEVEL, np.abs(np.nan_to_num(area, nan=0.5) - 0.5), -1.0)
+            sure = often & (np.nan_to_num(p, nan=1.0) < LEVEL)
+            far = np.where(sure, np.abs(np.nan_to_num(area, nan=0.5) - 0.5), -1.0)
             best = np.unravel_index(int(np.argmax(far)), far.shape)
             if far[best] + 0.5 < TELLING:
                 continue
@@ -221,7 +223,7 @@ def gradients(known: Known) -> Found:
     if ("weight_hh" not in recording and "step_jacobian" not in recording) or not recording.sizes["unit"]:
         return
     try:
-        result = gradient_verdict(recording)
+        result = known.gradients
     except ValueError:  # a cell, subset or stride of which no Jacobian is known
         return
     for at in _places(result):

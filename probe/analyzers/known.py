@@ -5,8 +5,10 @@ from functools import cached_property
 import xarray as xr
 
 from ..schema import label_names
+from .gradient_flow import gradient_verdict
 from .resets import resets
 from .roles import roles_from
+from .selectivity import selectivity
 
 MOST_CLASSES = 64
 
@@ -16,6 +18,7 @@ class Known:
 
     def __init__(self, recording: xr.Dataset) -> None:
         self.recording = recording
+        self._had: dict[tuple[object, ...], xr.Dataset] = {}
 
     @cached_property
     def labels(self) -> list[str]:
@@ -41,5 +44,19 @@ class Known:
     def has_events(self) -> bool:
         return not self.events.attrs["reason"] and self.events.sizes["event"] > 0
 
+    @cached_property
+    def gradients(self) -> xr.Dataset:
+        """Half-life, slope and verdict of the gradient flow."""
+        return gradient_verdict(self.recording)
+
     def roles(self, label: str | None, samples: int) -> xr.Dataset:
-        return roles_from(self.recording, self.events, label, samples=samples)
+        key = ("roles", label, samples)
+        if key not in self._had:
+            self._had[key] = roles_from(self.recording, self.events, label, samples=samples)
+        return self._had[key]
+
+    def selectivity(self, label: str) -> xr.Dataset:
+        key = ("selectivity", label)
+        if key not in self._had:
+            self._had[key] = selectivity(self.recording, label, shifts=1)
+        return self._had[key]

@@ -174,3 +174,14 @@ def test_no_measure_crowds_out_another(make_recording: Make) -> None:
     assert len(set(measures[:6])) < 6  # the largest effects are those of fewer measures
     assert set(six["measure"].values) == set(measures)
     assert (np.diff(six["effect"].values) <= 0).all()
+
+
+def test_what_a_unit_tells_of_a_class_that_hardly_occurs_is_not_said(make_recording: Make) -> None:
+    """One step has the largest value of some unit by chance; twenty do not."""
+    recording = long_recording(make_recording).drop_vars(["boundary", "value"])
+    memory = recording["cell_state"].values[0, 0, :, :, 2]
+    for steps, expected in ((1, False), (25, True)):
+        token = np.where(recording["call"].values < 0, "", "a").astype(object)
+        token.flat[np.argsort(np.where(np.isnan(memory), -np.inf, memory), axis=None)[-steps:]] = "!"
+        texts = spoken(describe(recording.assign_coords(token=(("sequence", "time"), token)))).get("selectivity", [])
+        assert any("token '!' from the others with AUC 1.00" in text for text in texts) == expected
