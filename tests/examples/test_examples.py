@@ -56,6 +56,28 @@ def test_padding_fills_the_backward_memory_as_an_independent_unrolling_found(tmp
     assert all(float(word[1][:-1]) > 2 * float(word[2][:-1]) for word in words)
 
 
+def test_what_a_latch_hangs_on_is_found_by_ablation_and_a_path_that_misses_it_is_marked(tmp_path: Path) -> None:
+    said = run_example("which_input_mattered.py", "latch.png", cwd=tmp_path)
+    turns = re.search(r"turned its bit (\d+) times", said)
+    ablation, path = (re.search(rf"{name} +(\d+) of", said) for name in ("feature_ablation", "integrated_gradients"))
+    assert turns
+    assert ablation
+    assert path
+    assert ablation[1] == turns[1]
+    marked = re.findall(r"marked as incomplete (\d+) times", said)
+    assert int(marked[0]) == 0 < int(turns[1]) / 2 < int(marked[1])
+    assert (tmp_path / "latch.png").stat().st_size > 10_000
+
+
+def test_a_clamped_gate_holds_what_a_hook_cannot(tmp_path: Path) -> None:
+    said = run_example("clamp_a_gate.py", cwd=tmp_path)
+    hooked, inside = re.findall(r"(\d+) of 60 steps change", said)
+    assert int(hooked) == 1
+    assert int(inside) == 20  # until the bits are written anew
+    assert "8 of 8 rows keep their bits" in said
+    assert "8 of 8 rows say the other run's bits" in said
+
+
 def test_the_readme_picture_is_drawn_again_where_one_says(tmp_path: Path) -> None:
     said = run_example("readme_picture.py", "again.png", cwd=tmp_path)
     assert said == "wrote again.png\n"
@@ -158,3 +180,14 @@ def test_a_trained_network_is_described_in_sentences_with_the_part_of_every_unit
     rows = re.findall(r"^  block (\d): (\d+) resets, precision (\S+), recall (\S+)$", said, re.MULTILINE)
     assert sum(float(precision) >= 0.95 and recall == "1.00" for _, _, precision, recall in rows) == 1
     assert "no learned resets. The retention" in run_example("analyse.py", "cerg-1997", cwd=tmp_path)
+
+
+def test_without_the_block_that_holds_t_or_p_only_the_long_prediction_breaks(tmp_path: Path) -> None:
+    said = run_example("lesion_a_block.py", "lesion.png", cwd=tmp_path)
+    rows = re.findall(r"^block (\d): long lag (\S+), short lag (\S+): (.+)$", said, re.MULTILINE)
+    assert [row[0] for row in rows] == ["0", "1", "2", "3"]
+    assert [row[0] for row in rows if row[3] == "long only"] == ["2"]
+    assert float(rows[2][1]) > 0.65
+    assert float(rows[2][2]) < 0.02
+    assert "confirmed: the block is a latch" in said
+    assert (tmp_path / "lesion.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
