@@ -87,8 +87,6 @@ def of_output(function: Callable[..., Any], labels: dict[str, Any], name: str) -
     """The user's metric as a function of the output alone."""
     from inspect import Parameter, signature
 
-    from .loading import users_code
-
     kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     needed = [one for one in signature(function).parameters.values() if one.kind in kinds and one.default is one.empty]
     if not 1 <= len(needed) <= 2:
@@ -99,8 +97,13 @@ def of_output(function: Callable[..., Any], labels: dict[str, Any], name: str) -
     extra = (labels,) if len(needed) == 2 else ()
 
     def metric(output: Any) -> Any:
-        with users_code(f"calling {name}"):
+        try:
             return function(output, *extra)
+        except Exception as error:
+            text = " ".join(str(error).split())
+            raise ValueError(
+                f"calling {name} raised {type(error).__name__}: {text} (add --debug to see where)"
+            ) from error
 
     return metric
 

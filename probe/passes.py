@@ -161,6 +161,8 @@ class Passes:
         self.how = []
         for place, (leaf, options) in enumerate(zip(leaves(output), ways, strict=True)):
             right = [how for how in options if self.fits(leaf, how, [each[place] for each in expected])]
+            if not right and options == [Split(None)]:
+                return "the model's output does not grow with its batch"
             if not right:
                 return "what the model answers to one sequence depends on the others in the batch"
             self.how.append(right[0])

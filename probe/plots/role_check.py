@@ -61,7 +61,7 @@ def plot_role_check(
             ax.text(
                 lag,
                 row,
-                f"{round(float(value), 3) + 0:+.2f}" if abs(value) >= 0.005 else "0",
+                f"{value:+.2f}" if abs(value) >= 0.005 else "0",
                 ha="center",
                 va="center",
                 weight="bold" if sure[row, lag] else "normal",
