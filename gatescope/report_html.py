@@ -104,13 +104,13 @@ def whole(line: str) -> str:
 
 
 def anchor(*parts: object) -> str:
-    """A name for a place on the page, of letters, digits and dashes alone.
+    """A name for a place on the page, of ASCII letters, digits, dashes and underscores alone.
 
     >>> anchor("m", 0, "triggers-<x>")
     'm-0-triggers-u3cxu3e'
     """
     letters = "-".join(map(str, parts))
-    return "".join(c if c.isascii() and (c.isalnum() or c == "-") else f"u{ord(c):x}" for c in letters)
+    return "".join(c if c.isascii() and (c.isalnum() or c in "-_") else f"u{ord(c):x}" for c in letters)
 
 
 def paragraph(value: object, kind: str = "") -> str:

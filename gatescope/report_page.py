@@ -9,12 +9,14 @@ import numpy as np
 import xarray as xr
 
 from . import report_html as html
-from .probe.analyzers.describe import describe
+from .probe.analyzers.describe import conclude
+from .probe.analyzers.findings import FINDERS
+from .probe.analyzers.known import Known
 from .probe.schema import label_names
 from .report_code import Refused, Space, ensure
 from .report_findings import see
 from .report_health import health
-from .report_pictures import DRIFT, FLOW, SATURATION, WIDE, Picture, drawn, pictures
+from .report_pictures import DRIFT, FLOW, SATURATION, WIDE, Picture, drawn, found_on_the_way, pictures
 from .report_view import Part, bounded, look
 from .signals import VERSION
 
@@ -69,11 +71,10 @@ class Section(NamedTuple):
 
     def written(self, say: Say) -> str:
         recording, space = self.part.recording, Space(recording=self.part.recording)
-        say("  describing it with every measure")
-        found = described(recording)
         for line in (SATURATION, DRIFT, FLOW):
-            say(f"  {line.call.removeprefix('gs.')}")
+            say(f"  {line.call.removeprefix('gs.').replace('_', ' ')}")
             ensure((line,), space)
+        found = described(recording, space, say)
         refusal = found if isinstance(found, str) else ""
         table = None if isinstance(found, str) else found
         view = look(recording, table)
@@ -138,12 +139,19 @@ class Section(NamedTuple):
         return blocks
 
 
-def described(recording: xr.Dataset) -> xr.Dataset | str:
-    """The findings, or the sentence that says why there are none."""
+def described(recording: xr.Dataset, space: Space, say: Say) -> xr.Dataset | str:
+    """What `describe` finds, or the sentence that says why it finds nothing."""
+    known, found = Known(recording), []
+    if isinstance(space["flow"], xr.Dataset):
+        known.gradients = space["flow"]
     try:
-        return describe(recording, most=FINDINGS)
+        for finder in FINDERS:
+            say(f"  looking at {finder.__name__.replace('_', ' ')}")
+            found += list(finder(known))
+        space.update(found_on_the_way(known))
     except ValueError as error:
         return f"Nothing can be said: {' '.join(str(error).split())}"
+    return conclude(recording, found, FINDINGS)
 
 
 def pictured(picture: Picture, space: Space, room: int) -> str:

@@ -8,8 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from . import report_numbers as numbers
+from .probe.analyzers.known import Known
 from .report_captions import reading
 from .report_code import Formula, Line, Name, Refused, Space, ensure
+from .report_html import anchor
 from .report_view import RASTER, RECORDING, View, has_boundaries, text_labels
 from .signals import GATE_ROLES, retention_form
 
@@ -192,7 +194,7 @@ def around(view: View, units: list[int]) -> Picture:
 
 
 def triggers(view: View, label: str) -> Picture:
-    found = Name(f"triggers_of_{label}" if label.isidentifier() else "triggers_found")
+    found = variable_of("triggers", label)
     return Picture(
         f"triggers-{label}",
         f"What sets resets off: {label}",
@@ -203,8 +205,24 @@ def triggers(view: View, label: str) -> Picture:
     )
 
 
+def found_on_the_way(known: Known) -> Space:
+    """Results of lines below that the findings needed too."""
+    labels = text_labels(known.recording)
+    role = known.roles(labels[0] if labels else None, SAMPLES)
+    return {
+        "events": known.events,
+        "roles": role,
+        **{variable_of("selectivity", label): known.selectivity(label) for label in labels},
+    }
+
+
+def variable_of(measure: str, label: str) -> Name:
+    """A variable for what a measure says of a label, whatever the label is called."""
+    return Name(f"{measure}_of_{anchor(label).replace('-', '_')}")
+
+
 def selectivity(label: str) -> Picture:
-    found = Name(f"selectivity_of_{label}" if label.isidentifier() else "selectivity_found")
+    found = variable_of("selectivity", label)
     return Picture(
         f"selectivity-{label}",
         f"What units stand for: {label}",

@@ -20,7 +20,6 @@ import gatescope as gs
 from gatescope import report_file, report_page
 from gatescope.report_code import Line, Name, Space, ensure, variable
 from gatescope.report_html import anchor
-from gatescope.report_page import described
 from gatescope.report_pictures import Picture, drawn, pictures
 from gatescope.report_view import bounded, look
 
@@ -200,7 +199,7 @@ def test_the_code_below_a_picture_draws_its_numbers(make_recording, tmp_path, un
     space: dict[str, Any] = {"recording": part}
     mine: dict[str, Any] = {}
     exec(opening, mine)
-    for picture in pictures(part, look(part, described(part)), space):
+    for picture in pictures(part, look(part, gs.describe(part, most=20)), space):
         try:
             figure = drawn(picture, space)
         except ValueError:
@@ -228,7 +227,8 @@ def test_the_code_beside_a_finding_draws_it(make_recording, tmp_path, undrawn):
 def test_texts_of_a_recording_are_text(make_recording, tmp_path, monkeypatch):
     monkeypatch.setattr(report_page, "RESOLUTIONS", (30,))
     recording = telling(make_recording, module=EVIL[0], lengths=(150,))
-    token = np.resize(np.array(EVIL, dtype=object), (1, 150))
+    token = np.random.default_rng(0).choice(np.array(EVIL, dtype=object), (1, 150))
+    recording["cell_state"].values[..., 1] = np.where(token == EVIL[0], 3, -3)
     recording = recording.assign_coords(token=(("sequence", "time"), token)).rename(token=EVIL[1])
     for at, key in enumerate(("cell", "created", "torch_version", "gatescope_version", "nonfinite", "note")):
         recording.attrs[key] = EVIL[at % len(EVIL)]
@@ -246,7 +246,7 @@ def test_texts_of_a_recording_are_text(make_recording, tmp_path, monkeypatch):
     assert place.name in page.texts["header"][0]
     refused = [text for text in page.texts["p"] if text.startswith("No picture")]
     assert len(page.attributes("img")) >= 11, refused
-    assert any("cell_state of unit" in text and repr(EVIL[0]) in text for text in page.texts["li"])
+    assert any(repr(EVIL[0]) in text for text in page.texts["li"])
 
 
 def test_a_recording_that_is_too_long_is_read_in_part_and_the_report_says_so(make_recording, tmp_path, undrawn):
@@ -366,7 +366,7 @@ def test_a_recording_without_a_step_says_so(make_recording, tmp_path):
 
 def test_anchors_hold_nothing_that_could_end_them():
     for text in EVIL:
-        assert re.fullmatch("[A-Za-z0-9-]+", anchor("m", 0, text))
+        assert re.fullmatch("[A-Za-z0-9_-]+", anchor("m", 0, text))
     assert anchor("a b") != anchor("a-b")
 
 
