@@ -10,7 +10,6 @@ import pytest
 import xarray as xr
 from streamlit.testing.v1 import AppTest
 
-from gatescope.probe.analyzers.saturation import saturation
 from gatescope.probe.store import save_recording
 
 EVIL = ("<img src=x onerror=alert(1)>", "<b>", "&amp;", "**bold**", "%{x}", "$x$", "\0")
@@ -31,7 +30,12 @@ def numbers(sent: Any) -> np.ndarray:
 
 
 def texts(page: AppTest) -> str:
-    return "\n".join(str(element.value) for element in [*page.text, *page.caption, *page.markdown, *page.warning])
+    shown = [*page.text, *page.caption, *page.markdown, *page.warning]
+    return "\n".join(str(element.value).replace("\\", "") for element in shown)  # markdown with its signs escaped
+
+
+def code_switch(page: AppTest) -> Any:
+    return next(switch for switch in page.toggle if switch.label == "The code that draws this")
 
 
 def healthy(page: AppTest) -> AppTest:
@@ -44,30 +48,6 @@ def test_the_heatmap_holds_the_values_of_the_run_and_no_padding(opened, folder, 
     run = make_recording()["cell_state"].sel(layer=1, direction="backward", sequence=1).isel(time=slice(0, 12))
     np.testing.assert_array_equal(numbers(figure(page)["data"][0]["z"]), run.values.T)
     np.testing.assert_array_equal(numbers(figure(page)["data"][0]["x"]), np.arange(12))
-
-
-def test_the_table_holds_what_the_analyzer_says(opened, folder, make_recording):
-    page = healthy(opened(folder, layer="1", direction="backward"))
-    table = page.dataframe[0].value
-    result = saturation(make_recording()).sel(layer=1, direction="backward")
-    assert set(table["signal"]) == {"input_gate", "forget_gate", "output_gate"}
-    for row in table.to_dict("records"):
-        at = result.sel(signal=row["signal"], unit=row["unit"])
-        for name in ("left", "right", "mean", "squash_saturated", "verdict"):
-            assert row[name] == at[name].item(), (row, name)
-
-
-def test_the_scatter_holds_the_shares_of_the_table(opened, folder):
-    page = healthy(opened(folder, saturation="forget_gate"))
-    table, points = page.dataframe[0].value, figure(page, 1)["data"][1]
-    np.testing.assert_array_equal(numbers(points["x"]), table["left"])
-    np.testing.assert_array_equal(numbers(points["y"]), table["right"])
-
-
-def test_the_counts_of_each_gate_add_up_to_its_units(opened, folder):
-    lines = [line for line in texts(healthy(opened(folder))).splitlines() if line.startswith("forget_gate: ")]
-    counted = sum(int(part.split()[0]) for part in lines[0].removeprefix("forget_gate: ").split(", "))
-    assert counted == 5
 
 
 def test_traces_stand_gate_above_state_and_share_the_steps_of_the_heatmap(opened, folder, make_recording):
@@ -95,7 +75,6 @@ def test_traces_stand_gate_above_state_and_share_the_steps_of_the_heatmap(opened
         ("sequence", 1, "sequence1"),
         ("label", "value", "value"),
         ("label", "", "None"),
-        ("saturation", "output_gate", "output_gate"),
     ],
 )
 def test_every_selector_changes_the_page_and_the_address(opened, folder, key, value, shown):
@@ -125,7 +104,7 @@ def test_a_view_without_label_and_traces_has_an_address_too(opened, folder):
     healthy(page.multiselect[0].set_value([]).run())
     again = healthy(opened(folder, **dict(page.query_params)))
     assert (again.selectbox(key="label").value, again.multiselect[0].value) == ("", [])
-    assert {trace.get("yaxis", "y") for trace in figure(again)["data"]} == {"y"}
+    assert {trace.get("yaxis", "y") for trace in figure(again)["data"] if trace["type"] == "scatter"} == {"y"}
 
 
 def test_an_older_address_in_the_same_session_shows_the_older_view(opened, folder):
@@ -154,10 +133,10 @@ def test_an_address_that_fits_nothing_opens_the_usual_view(opened, folder, addre
 
 def test_a_button_leads_back_to_the_whole_sequence(opened, folder):
     page = opened(folder, sequence="1")
-    assert not page.button
+    assert "Whole sequence" not in [button.label for button in page.button]
     healthy(page.slider[0].set_value((2, 5)).run())
     assert page.query_params["time"] == "2-5"
-    healthy(page.button[0].click().run())
+    healthy(next(button for button in page.button if button.label == "Whole sequence").click().run())
     assert page.slider[0].value == (0, 11)
     assert "time" not in page.query_params
 
@@ -267,15 +246,15 @@ def test_texts_of_a_recording_are_shown_and_never_obeyed(opened, tmp_path, make_
             template = template.replace(tag, "")
         assert "<" not in template
     assert "<" not in json.dumps(spec["layout"]["yaxis2"]["title"])
-    assert "example.org" in page.text[0].value
-    for element in page.markdown:
-        assert "example.org" not in element.value
+    assert "![](http://example.org/x.png)" in texts(page)
+    for element in (*page.markdown, *page.caption):
+        assert "](" not in element.value
         assert not element.allow_html
 
 
 def test_the_code_on_the_page_draws_the_same(opened, folder, make_recording):
     page = opened(folder, sequence="1", layer="1", direction="backward", unit="1,3", time="2-6")
-    healthy(page.toggle[0].set_value(True).run())
+    healthy(code_switch(page).set_value(True).run())
     scope: dict[str, Any] = {}
     with mpl.rc_context({"backend": "agg"}):
         exec(page.code[0].value, scope)
@@ -284,14 +263,13 @@ def test_the_code_on_the_page_draws_the_same(opened, folder, make_recording):
     np.testing.assert_array_equal(image, run.values.T.astype(float))
     assert scope["axes"].get_xlim() == (1.5, 6.5)
     assert [line.get_label() for line in scope["panels"][0].lines][:2] == ["unit 1", "unit 3"]
-    xr.testing.assert_identical(scope["saturation"], saturation(scope["recording"]))
 
 
 def test_the_code_for_a_tree_runs(opened, tmp_path, make_recording):
     tree = xr.DataTree.from_dict({name: make_recording(module=name) for name in ("a.b", "c")})
     save_recording(tree, tmp_path / 'it\'s "two".zarr')
     page = opened(tmp_path, module="c")
-    healthy(page.toggle[0].set_value(True).run())
+    healthy(code_switch(page).set_value(True).run())
     scope: dict[str, Any] = {}
     exec(page.code[0].value, scope)
     assert scope["recording"].attrs["module"] == "c"
@@ -309,7 +287,7 @@ def test_the_certificate_says_when_the_gates_do_not_hold(opened, tmp_path, make_
 def test_a_long_sequence_is_binned_and_the_page_says_so(opened, tmp_path, make_recording):
     recording = make_recording(layers=1, directions=1, lengths=(70_000,), units=5)
     save_recording(recording, tmp_path / "long.zarr")
-    page = healthy(opened(tmp_path))
+    page = healthy(opened(tmp_path, time="0-69999"))
     sent = numbers(figure(page)["data"][0]["z"])
     assert sent.size <= 300_000
     values = recording["forget_gate"].values[0, 0, 0].astype(np.float64)

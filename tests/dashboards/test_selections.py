@@ -1,6 +1,5 @@
 """What a box, ticked rows or chosen points do: callbacks, called here with what the browser sends."""
 
-import pandas as pd
 import pytest
 import streamlit as st
 
@@ -55,19 +54,23 @@ def test_a_box_in_a_panel_of_traces_takes_steps_only(state):
 def test_a_selection_that_was_cleared_changes_nothing(state):
     state |= {"c": {"selection": {"box": [], "rows": [], "points": []}}}
     gates.take_box("c", range(10), 0, 49)
-    gates.take_rows("c", pd.DataFrame({"unit": [1]}))
-    gates.take_points("c")
     assert "unit" not in state
     assert window(state) == (0, 49)
 
 
-def test_ticked_rows_and_chosen_points_become_traces(state):
-    state["c"] = {"selection": {"rows": [2, 0, 1]}}
-    gates.take_rows("c", pd.DataFrame({"unit": [7, 8, 7]}))
-    assert state["unit"] == [7, 8]
-    state["c"] = {"selection": {"points": [{"customdata": [5, "graded"]}, {"customdata": [5, "dead"]}, {"x": 0.5}]}}
-    gates.take_points("c")
-    assert state["unit"] == [5]
+def test_of_sorted_units_a_box_takes_the_rows_that_it_touches(state):
+    state["c"] = box([0.0, 9.0], [0.6, 2.2])
+    gates.take_box("c", [7, 3, 9, 0], 0, 49)
+    assert state["unit"] == [3, 9]
+
+
+def test_a_window_that_was_asked_for_holds_for_whatever_is_chosen_with_it(state, monkeypatch):
+    monkeypatch.setattr(st, "query_params", {})
+    monkeypatch.setattr(st, "slider", lambda label, low, high, value, key: value)
+    state["choices"] |= {"settled": {}, "chosen": {}, "shown": {}}
+    choices.ask_window("time", 5, 70)
+    assert choices.choose_window("Steps", 60, name="time", of="another run") == (5, 59)
+    assert state["choices"]["shown"] == {"time": "5-59"}
 
 
 def test_the_address_is_read_as_a_window_only_when_it_is_one():
