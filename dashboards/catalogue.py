@@ -15,6 +15,7 @@ from ..probe.store import open_recording
 from ..tasks.examples import examples, load_example
 
 SUFFIXES = (".zarr", ".nc")
+LESIONS = ".ablation.nc"  # what a network loses without its units, beside the recording of that name
 RESET_FROM_OUTSIDE = "cerg-external-reset"  # the example whose network is put to rest at every start of a string
 DEPTH = 4  # folders below a given one that are searched
 
@@ -62,7 +63,8 @@ def _candidates(folder: Path) -> Iterator[Path]:
         deep = len(Path(here).relative_to(folder).parts)
         stores = [name for name in folders if name.endswith(".zarr") and not name.startswith(".")]
         yield from (Path(here, name) for name in stores)
-        yield from (Path(here, name) for name in files if name.endswith(SUFFIXES) and not name.startswith("."))
+        files = [name for name in files if name.endswith(SUFFIXES) and not name.endswith(LESIONS)]
+        yield from (Path(here, name) for name in files if not name.startswith("."))
         folders[:] = [n for n in folders if n not in stores and not n.startswith(".")] if deep < DEPTH else []
 
 
@@ -77,6 +79,15 @@ def _refusal(path: Path, folder: Path) -> str:
 def embedded() -> list[Entry]:
     """The trained networks that come with gatescope, recorded when somebody chooses one."""
     return [Entry(f"example: {name}", Path(f"example: {name}"), example=name) for name in sorted(examples())]
+
+
+def beside(path: Path) -> Path:
+    """Where lesions of a recording lie, if they were measured.
+
+    >>> beside(Path("runs/net.zarr")).as_posix()
+    'runs/net.ablation.nc'
+    """
+    return path.with_name(path.stem + LESIONS)
 
 
 def stamp(path: Path) -> str:

@@ -29,6 +29,7 @@ STYLES = {
 }
 """Colour and symbol of each role, as in `plot_roles`; told apart without colour too."""
 NAMED = 24  # units up to which each is named in the map
+TOGETHER = 3  # of them that are named at one spot
 
 
 class Spots(NamedTuple):
@@ -125,7 +126,11 @@ def spot_names(spots: Spots, units: list[int]) -> dict[int, str]:
     groups: dict[tuple[int, int], list[int]] = {}
     for unit, place in zip(units, at, strict=True):
         groups.setdefault(place, []).append(unit)
-    return {group[-1]: ", ".join(map(str, group)) for group in groups.values()}
+    texts = {group[-1]: ", ".join(map(str, group[:TOGETHER])) for group in groups.values()}
+    return {
+        unit: texts[unit] + (" …" if len(group) > TOGETHER else "")
+        for unit, group in zip(texts, groups.values(), strict=True)
+    }
 
 
 def round_ticks(low: float, high: float) -> dict[str, list[Any]]:

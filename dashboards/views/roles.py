@@ -7,7 +7,16 @@ import pandas as pd
 import streamlit as st
 import xarray as xr
 
-from gatescope.dashboards import choices, chooser, label_classes, results, role_figures, ways_out
+from gatescope.dashboards import (
+    choices,
+    chooser,
+    label_classes,
+    lesion_section,
+    lesions,
+    results,
+    role_figures,
+    ways_out,
+)
 from gatescope.dashboards.chooser import View
 from gatescope.probe.analyzers.predicates import ROLES, STATISTICS
 from gatescope.probe.analyzers.roles import roles
@@ -55,9 +64,10 @@ def show(view: View) -> None:
     units = show_map(view, here, labels)
     if "memory_block" in here.dims:
         show_cards(here)
+    found = lesion_section.show(view, result)
     show_table(view, here, units, labels)
     show_meanings(here)
-    show_ways_out(view, result, labels, lags)
+    show_ways_out(view, result, (labels, lags), found)
 
 
 def choose_options(view: View) -> tuple[str | None, tuple[int, int] | None]:
@@ -200,17 +210,38 @@ def show_meanings(here: xr.Dataset) -> None:
             st.text(f"{name}: {text}")
 
 
-def show_ways_out(view: View, result: xr.Dataset, labels: str | None, lags: tuple[int, int] | None) -> None:
+def show_ways_out(
+    view: View, result: xr.Dataset, asked: tuple[str | None, tuple[int, int] | None], found: lesion_section.Shown | None
+) -> None:
+    from gatescope.probe.plots.ablation import plot_ablation
+    from gatescope.probe.plots.role_check import plot_role_check
     from gatescope.probe.plots.roles import plot_roles
 
-    asked = (f", {labels!r}" if labels else "") + (f", lags={lags}" if lags else "")
     place = ", ".join(f"{name}={value!r}" for name, value in view.place.items())
+    options = "".join(f", {name}={value!r}" for name, value in zip(("labels", "lags"), asked, strict=True) if value)
+    lines = [f"roles = gs.roles(recording{options})", f"gs.plot_roles(roles, {place})"]
+    tables: dict[str, Any] = {"roles": lambda: role_rows(result.isel(layer=0, direction=0))}
+    kept = {"roles": result}
+    pictures: dict[str, Any] = {"roles": lambda ax: plot_roles(result, **view.place, ax=ax)}
+    if found is not None:
+        lines += ["", *lesions.lines(view)]
+        kept["lesions"] = found.effects
+    if found is not None and found.checked is not None and found.errors is not None:
+        checked, (long, short) = found.checked, found.errors
+        lines += [f"check = gs.role_check(roles, lesions, long={long!r}, short={short!r})", "gs.plot_role_check(check)"]
+        kept["check"] = checked
+        tables["check"] = lambda: lesion_section.rows(checked.isel(layer=0, direction=0))
+        pictures["check"] = lambda ax: plot_role_check(checked, ax=ax)
+    elif found is not None:
+        effects, metric = found.effects, found.metric
+        lines.append(f"gs.plot_ablation(lesions, metric={metric!r})")
+        pictures["lesions"] = lambda ax: plot_ablation(effects, metric=metric, ax=ax)
     ways_out.show(
         f"roles-{view.name}",
-        code=view.code(f"roles = gs.roles(recording{asked})", f"gs.plot_roles(roles, {place})", here=True),
-        tables={"roles": lambda: role_rows(result.isel(layer=0, direction=0))},
-        results={"roles": result},
-        pictures={"roles": lambda ax: plot_roles(result, **view.place, ax=ax)},
+        code=view.code(*lines, here=True),
+        tables=tables,
+        results=kept,
+        pictures=pictures,
         size=(9.0, 5.2),
     )
 

@@ -9,6 +9,7 @@ import pytest
 import xarray as xr
 
 from gatescope.dashboards import role_figures
+from gatescope.probe.analyzers.role_check import role_check
 from gatescope.probe.analyzers.roles import roles
 from gatescope.probe.store import save_recording
 
@@ -52,7 +53,7 @@ def test_the_code_on_the_page_finds_the_same_roles(opened, place, reading):
     reading.healthy(page.toggle[0].set_value(True).run())
     scope: dict[str, Any] = {}
     with mpl.rc_context({"backend": "agg"}):
-        exec(page.code[0].value, scope)
+        exec(page.code[-1].value, scope)
         mpl.pyplot.close("all")
     table = page.dataframe[0].value.set_index("unit").sort_index()
     found = scope["roles"].isel(layer=0, direction=0)
@@ -95,3 +96,92 @@ def test_units_at_one_spot_are_named_together_and_infinite_ones_stand_at_the_edg
     assert role_figures.spot_names(spots, [0, 1, 2, 3]) == {1: "0, 1", 2: "2", 3: "3"}
     texts = [text for trace in role_figures.role_map_figure(result).data for text in trace.text]
     assert sorted(texts) == ["", "0, 1", "2", "3"]
+
+
+def lesioned(recording: xr.Dataset, metrics: tuple[str, ...] = ("long", "short")) -> xr.Dataset:
+    """Effects of taking out each block over 12 sequences: block 0 holds the long lag, block 1 nothing."""
+    rng, dims = np.random.default_rng(0), ("metric", "layer", "direction", "memory_block", "sequence")
+    grown = rng.normal(0, 0.01, (len(metrics), 1, 1, 2, 12))
+    grown[0, :, :, 0] += 0.7
+    mean = grown.mean(axis=-1)
+    data = {"effect_by_sequence": (dims, grown)}
+    data |= {
+        "effect": (dims[:-1], mean),
+        "effect_low": (dims[:-1], mean - 0.01),
+        "effect_high": (dims[:-1], mean + 0.01),
+    }
+    data |= {"p_adjusted": (dims[:-1], np.where(mean > 0.5, 0.001, 0.9)), "p": (dims[:-1], np.full(mean.shape, 0.5))}
+    coords = {"metric": np.array(metrics, dtype=object), "per_sequence": ("metric", np.full(len(metrics), True))}
+    coords |= {"layer": [0], "direction": np.array(["forward"], dtype=object), "memory_block": [0, 1]}
+    attrs = {"measure": "ablation", "over": "block", "to": "zero", "module": recording.attrs["module"]}
+    return xr.Dataset(data, coords, attrs)
+
+
+def test_lesions_beside_the_recording_put_its_roles_to_the_test(opened, place, blocked, reading):
+    effects = lesioned(blocked)
+    effects.to_netcdf(place / "run.ablation.nc", engine="h5netcdf")
+    page = reading.healthy(opened(place, view="roles", judge="token"))
+    assert page.selectbox(key="recording").options[0] == "run.zarr"
+    assert not any("ablation" in name for name in page.selectbox(key="recording").options)
+    checked = role_check(roles(blocked, "token"), effects).isel(layer=0, direction=0)
+    table = page.dataframe[0].value
+    assert table["finding"].tolist() == checked["finding"].values.tolist()
+    spots = [t for t in reading.figure(page, "alike")["data"] if t["name"] != "alike"]
+    grown = np.concatenate([reading.numbers(spot["y"]) for spot in spots])
+    np.testing.assert_allclose(sorted(grown), sorted(checked["specialisation"].sel(lag="long").values))
+
+    reading.healthy(page.toggle[0].set_value(True).run())
+    scope: dict[str, Any] = {}
+    with mpl.rc_context({"backend": "agg"}):
+        exec(page.code[-1].value, scope)
+        mpl.pyplot.close("all")
+    assert scope["check"]["finding"].values.ravel().tolist() == table["finding"].tolist()
+
+
+def test_lesions_of_one_metric_are_shown_as_effects(opened, place, blocked, reading):
+    effects = lesioned(blocked, ("<b>loss</b>",))
+    effects.to_netcdf(place / "run.ablation.nc", engine="h5netcdf")
+    page = reading.healthy(opened(place, view="roles"))
+    points = reading.figure(page, "&lt;b&gt;loss")["data"][0]
+    np.testing.assert_allclose(reading.numbers(points["x"]), effects["effect"].values.ravel())
+    assert points["marker"]["symbol"] == ["circle", "circle-open"]
+
+
+@pytest.mark.parametrize("broken", ["bytes", "link", "module", "other", "none"])
+def test_lesions_that_do_not_do_are_refused_in_a_sentence_and_the_roles_stay(
+    opened, place, blocked, reading, broken, tmp_path_factory
+):
+    path = place / "run.ablation.nc"
+    if broken == "bytes":
+        path.write_bytes(b"\x89HDF\r\n\x1a\n" + b"x" * 99)
+    elif broken == "link":
+        outside = tmp_path_factory.mktemp("outside") / "e.nc"
+        lesioned(blocked).to_netcdf(outside, engine="h5netcdf")
+        path.symlink_to(outside)
+    elif broken != "none":
+        made = lesioned(blocked).assign_attrs({"module": {"module": "x"}, "other": {"measure": "y"}}[broken])
+        made.to_netcdf(path, engine="h5netcdf")
+    page = reading.healthy(opened(place, view="roles"))
+    said = reading.texts(page)
+    expected = {
+        "link": "is a link that leaves",
+        "module": "of the module 'x'",
+        "other": "it holds 'y'",
+        "bytes": "run.abl",
+    }
+    assert expected.get(broken, "Only the network itself can tell") in said
+    assert reading.figure(page, page.dataframe[0].value["role"].iloc[0])
+
+
+@pytest.mark.slow
+def test_the_blocks_of_an_example_are_taken_out_on_the_spot(opened, tmp_path, reading):
+    pytest.importorskip("torch")
+    page = reading.healthy(opened(tmp_path, view="roles", recording="example: cerg-latch", judge="remember"))
+    table = page.dataframe[0].value.set_index("block")
+    assert table.loc[2, ["role", "verdict", "damage"]].tolist() == ["latch", "confirmed", "long only"]
+    reading.healthy(page.toggle[0].set_value(True).run())
+    scope: dict[str, Any] = {}
+    with mpl.rc_context({"backend": "agg"}):
+        exec(page.code[-1].value, scope)
+        mpl.pyplot.close("all")
+    assert scope["check"]["finding"].values.ravel().tolist() == table["finding"].tolist()
