@@ -7,6 +7,8 @@ from scipy import stats
 from .runs import Numbers
 
 BINS = 8
+AT_ONCE = 2**16  # steps of units whose counts are taken together: what the processor's cache holds
+MOST_UNITS = 32
 Codes = npt.NDArray[np.int64]
 
 
@@ -36,24 +38,32 @@ def mutual_information(codes: Codes, label: Codes, shifts: int) -> tuple[Numbers
         The information less its chance level, the chance level, and p: one plus the number of shifts with at least as
         much, over one plus the number of shifts.
     """
-    steps = len(label)
-    width = int(codes.max(initial=0)) + 1
+    steps, units = codes.shape
+    width, classes = int(codes.max(initial=0)) + 1, int(label.max(initial=0)) + 1
     places = np.unique(np.linspace(0, steps, shifts + 2)[1:-1].astype(int))
     places = places[(places > 0) & (places < steps)]
-    rows = codes + width * np.arange(codes.shape[1])
-    found = _information(rows, label, width)
+    every = np.empty((1 + len(places), units))
+    twice = np.concatenate([label, label])
+    some = max(1, min(AT_ONCE // max(1, steps), MOST_UNITS))
+    for first in range(0, units, some):
+        cells = np.ascontiguousarray(codes[:, first : first + some].T) * classes
+        cells += width * classes * np.arange(len(cells))[:, None]
+        counts = np.empty((1 + len(places), len(cells), width, classes))
+        keys = np.empty_like(cells)
+        for row, place in enumerate([0, *places]):
+            np.add(cells, twice[steps - place : 2 * steps - place], out=keys)
+            counts[row] = np.bincount(keys.ravel(), minlength=counts[row].size).reshape(counts[row].shape)
+        every[:, first : first + some] = _information(counts / max(1, steps))
+    found, chance = every[0], every[1:]
     if not places.size:
         return np.zeros_like(found), found, np.ones_like(found)
-    chance = np.array([_information(rows, np.roll(label, place), width) for place in places])
     reached = (chance >= found * (1 - 1e-9)).sum(axis=0)
     return found - chance.mean(axis=0), chance.mean(axis=0), (1 + reached) / (1 + len(places))
 
 
-def _information(rows: Codes, label: Codes, width: int) -> Numbers:
-    units, classes = rows.shape[1], int(label.max(initial=0)) + 1
-    counts = np.bincount((rows * classes + label[:, None]).ravel(), minlength=units * width * classes)
-    joint = counts.reshape(units, width, classes) / len(label)
-    apart = joint.sum(axis=2, keepdims=True) * joint.sum(axis=1, keepdims=True)
+def _information(joint: Numbers) -> Numbers:
+    """Of shares (..., class of the value, class of the label)."""
+    apart = joint.sum(axis=-1, keepdims=True) * joint.sum(axis=-2, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = joint * np.log2(joint / apart)
-    return np.asarray(np.where(joint > 0, terms, 0.0).sum(axis=(1, 2)))
+    return np.asarray(np.where(joint > 0, terms, 0.0).sum(axis=(-2, -1)))
