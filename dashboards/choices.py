@@ -24,13 +24,13 @@ def _book() -> dict[str, Any]:
 def adopt(page: str) -> None:
     """Before a page runs: let the address win where it changed and no widget did (a followed link, a step back).
 
-    An address that says anything says all. On another page without an address, as the menu opens it, what was chosen
-    on the pages before holds.
+    An address that says anything says all. Where it says nothing, as when the menu opens a page, what was chosen
+    before holds.
     """
     book, address = _book(), st.query_params.to_dict()
     other = book["page"] is not None and page != book["page"]
     moved = any(st.session_state.get(key) != value for key, value in book["settled"].items())
-    followed = book["written"] is not None and (bool(address) if other else address != book["written"] and not moved)
+    followed = bool(address) and book["written"] is not None and (other or (address != book["written"] and not moved))
     if other or followed:  # widgets of the page before keep nothing; the book does
         for key in book["settled"]:
             st.session_state.pop(key, None)
