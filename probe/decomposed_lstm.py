@@ -40,11 +40,11 @@ class Weights(NamedTuple):
 
 
 def step(
-    net: Parts, bias: Float[Tensor, " row"], memory: Parts, within: Bool[Tensor, "phrase 1 1"]
+    net: Parts, bias: Float[Tensor, " row"], memory: Parts, credited: Bool[Tensor, "phrase 1 1"]
 ) -> tuple[Parts, Parts]:
     """The parts of `c_t` and of what is shown of it, from those of the gates' net inputs (without bias).
 
-    `within` says for which phrases this is one of their steps.
+    `credited` says for which phrases what the biases write by themselves is relevant.
     """
     (r_i, r_f, r_g, _), (n_i, n_f, n_g, _), (b_i, b_f, b_g, _) = (
         values.chunk(4, dim=-1) for values in (net.relevant, net.irrelevant, bias)
@@ -52,14 +52,14 @@ def step(
     i, f = linearised(r_i, n_i, b_i, torch.sigmoid), linearised(r_f, n_f, b_f, torch.sigmoid)
     g = linearised(r_g, n_g, b_g, torch.tanh)
     i_b, f_b, g_b = b_i.sigmoid(), b_f.sigmoid(), b_g.tanh()
-    both = i_b * g_b  # of no input at all: counted where the phrase is
-    beta = (f.relevant + f_b) * memory.relevant + i.relevant * (g.relevant + g_b) + i_b * g.relevant + both * within
+    both = i_b * g_b  # of no input at all
+    beta = (f.relevant + f_b) * memory.relevant + i.relevant * (g.relevant + g_b) + i_b * g.relevant + both * credited
     gamma = (
         (f.relevant + f.irrelevant + f_b) * memory.irrelevant
         + f.irrelevant * memory.relevant
         + i.irrelevant * (g.relevant + g.irrelevant + g_b)
         + (i.relevant + i_b) * g.irrelevant
-        + both * ~within
+        + both * ~credited
     )
     o = (net.relevant + net.irrelevant + bias).chunk(4, dim=-1)[3].sigmoid()
     shown = linearised(beta, gamma, torch.zeros((), dtype=beta.dtype), torch.tanh)
@@ -85,11 +85,13 @@ def decompose(
     phrases: Phrases,
     initial: tuple[Float[Tensor, "place sequence _"], Float[Tensor, "place sequence unit"]],
     active: Bool[Tensor, "time sequence"],
+    *,
+    credit: bool,
 ) -> Parts:
     """The parts of what the last of some layers shows, (time, phrase, sequence, direction x unit), float64.
 
     `initial` has a row for each layer and direction, in torch's order. Where a sequence is not `active` its state
-    waits, and what is shown means nothing.
+    waits, and what is shown means nothing. With `credit` the biases' product belongs to a phrase on its steps.
     """
     below = Parts(input.double().unsqueeze(1), input.double().unsqueeze(1))  # of the input itself: one or the other
     for index, layer in enumerate(cells):
@@ -97,7 +99,8 @@ def decompose(
         for direction, cell in enumerate(layer):
             place = index * len(layer) + direction
             first = tuple(state[place].double() for state in initial)
-            shown.append(unrolled(Weights.of(cell), below, phrases, first, active, index == 0, direction == 1))
+            run = {"lowest": index == 0, "backward": direction == 1, "credit": credit}
+            shown.append(unrolled(Weights.of(cell), below, phrases, first, active, **run))
         below = Parts(*(torch.cat(parts, dim=-1) for parts in zip(*shown, strict=True)))
     return below
 
@@ -108,8 +111,10 @@ def unrolled(
     phrases: Phrases,
     initial: tuple[Tensor, ...],
     active: Tensor,
+    *,
     lowest: bool,
     backward: bool,
+    credit: bool,
 ) -> Parts:
     """One cell over all steps."""
     shape = (phrases.number, -1, -1)
@@ -122,7 +127,7 @@ def unrolled(
         read = [linear(part[time], weights.input) for part in (below[:1] if lowest else below)]
         enters = (read[0] * within, read[0] * ~within) if lowest else read
         net = Parts(*(here + comes for here, comes in zip(net, enters, strict=True)))
-        after, seen = step(net, weights.bias, memory, within)
+        after, seen = step(net, weights.bias, memory, within & credit)
         if weights.projection is not None:
             seen = Parts(*(linear(part, weights.projection) for part in seen))
         now = active[time].unsqueeze(-1)

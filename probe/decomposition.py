@@ -26,6 +26,7 @@ def contextual_decomposition(
     module: str | None = None,
     phrase: slice | Sequence[tuple[int, int]] | None = None,
     readout: str | nn.Linear | None = None,
+    biases: Literal["phrase", "rest"] = "phrase",
     layer: int | None = None,
     at: int | Literal["last"] | None = None,
     inputs_kwargs: Mapping[str, Any] | None = None,
@@ -43,8 +44,11 @@ def contextual_decomposition(
 
     for the sigmoid or tanh s, the relevant part a and the irrelevant part b of a gate's pre-activation; there is no
     bias where c goes through tanh. Products are split term by term: a term is relevant if it holds a relevant factor
-    and no irrelevant one. The product of the biases' parts of input gate and candidate is relevant at the steps of the
-    phrase and irrelevant at all others. The output gate is not split. Initial states are irrelevant.
+    and no irrelevant one. The output gate is not split. Initial states are irrelevant.
+
+    What is written by the biases alone, the product of their parts of input gate and candidate, is relevant at the
+    steps of the phrase and irrelevant at all others, as in the paper. With `biases="rest"` it is always irrelevant:
+    then steps of zero input contribute exactly nothing, and relevant is what the phrase's input brings about.
 
     In a stack the two parts of a layer's states are the parts of the next layer's input. Both directions have the same
     phrases, on the input's time axis.
@@ -64,6 +68,8 @@ def contextual_decomposition(
     readout
         A linear layer that reads the LSTM's last layer, by its path in the model or itself. By default the one
         `nn.Linear` of the model that was seen to read just these states, if there is one.
+    biases
+        To which part the biases' product belongs on the steps of the phrase (see above); elsewhere it is irrelevant.
     layer
         Which layer's states are given; the last by default, which is also what a readout reads.
     at
@@ -113,16 +119,24 @@ def contextual_decomposition(
     path, part = chosen_module(model, module)
     heard = hear(model, path, part, inputs, inputs_kwargs, readout, lengths)
     place = chosen_layer(layer, len(heard.cells))
+    if biases not in ("phrase", "rest"):
+        raise ValueError(f"biases must be 'phrase' or 'rest'; {biases!r} came.")
     phrases, kept = phrases_of(phrase, heard.steps), kept_steps(at, heard)
     with torch.inference_mode(False), torch.no_grad(), uncast(torch.device("cpu")):
-        parts, error = all_phrases(heard, phrases, place, kept)
+        parts, error = all_phrases(heard, phrases, place, kept, credit=biases == "phrase")
     if not error <= tolerance:
         raise ParityError(
             f"the parts must add up to the states of {path!r} within {tolerance:g} of the largest; in layer {place} "
             f"they are {error:.3g} off. The module computes something else than torch's LSTM."
         )
     result = labelled(heard, phrases, parts, place, kept, single=at is not None)
-    attrs = {"module": path, "cell": "LSTMCell", "layer": place, "at": "all" if at is None else str(at)}
+    attrs = {
+        "module": path,
+        "cell": "LSTMCell",
+        "layer": place,
+        "at": "all" if at is None else str(at),
+        "biases": biases,
+    }
     attrs |= {"readout": heard.readout_name, "parity": error, "tolerance": tolerance, "gatescope_version": VERSION}
     return result.assign_attrs(attrs)
 
@@ -149,7 +163,7 @@ def kept_steps(at: Any, heard: Heard) -> Tensor:
     return torch.where(every < torch.from_numpy(heard.lengths)[:, None], every, -1)
 
 
-def all_phrases(heard: Heard, phrases: Phrases, layer: int, kept: Tensor) -> tuple[Parts, float]:
+def all_phrases(heard: Heard, phrases: Phrases, layer: int, kept: Tensor, *, credit: bool) -> tuple[Parts, float]:
     """The parts (phrase, sequence, kept step, direction x unit), and how far their sum is from the model's own."""
     sequences, width = heard.hidden[layer].shape[1:]
     own, active = heard.hidden[layer].double(), heard.active
@@ -159,7 +173,8 @@ def all_phrases(heard: Heard, phrases: Phrases, layer: int, kept: Tensor) -> tup
     together = max(1, VALUES // max(1, heard.steps * sequences * 4 * width))
     for begin in range(0, phrases.number, together):
         some = slice(begin, begin + together)
-        parts = decompose(heard.cells[: layer + 1], heard.input, phrases.part(some), heard.initial, active)
+        cells, here = heard.cells[: layer + 1], phrases.part(some)
+        parts = decompose(cells, heard.input, here, heard.initial, active, credit=credit)
         off = (parts.relevant + parts.irrelevant - own.unsqueeze(1)).abs().amax((1, 3))
         error = max(error, float(off[active].max()) if sequences else 0.0)
         for whole, part in zip(found, parts, strict=True):

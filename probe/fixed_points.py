@@ -72,7 +72,7 @@ def fixed_points(
     direction
         `"forward"` or `"backward"`; must be given for a module that reads both ways.
     count
-        Starts taken from a recording, at random and each step at most once.
+        Starts taken from a recording, at random. Fewer where the recording is short: no state is taken twice.
     between
         Share of them in [0, 1] that lie, at random, on the line between two recorded states.
     seed

@@ -2,13 +2,15 @@
 
 import numpy as np
 import xarray as xr
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import MaxNLocator
 
 from .timeline import label_text
 
-COLOURS = ("#0072B2", "#D55E00")  # raises, lowers
+COLOURS = "RdBu_r"  # diverging, told apart with any colour vision; red raises the output, blue lowers it
+STRONG = 0.88  # where on it the colours of bars are taken
 
 
 def plot_decomposition(
@@ -16,8 +18,8 @@ def plot_decomposition(
 ) -> Axes:
     """What each phrase contributes to an output: bars at one step, or over all steps as a heatmap (phrase, time).
 
-    Bars (of a result with `at`) are blue where the phrase raises the output and orange where it lowers it. In the
-    heatmap red raises and blue lowers, white is 0; a phrase has no part in steps before it begins.
+    Bars are drawn of a result with `at`. Red raises the output, blue lowers it; in the heatmap white is 0. A phrase has
+    no part in steps before it begins.
 
     Parameters
     ----------
@@ -57,13 +59,15 @@ def plot_decomposition(
     if ax is None:
         from matplotlib import pyplot
 
-        _, ax = pyplot.subplots(figsize=(7, 3.6 if "time" not in shown.dims else 5), layout="constrained")
+        bars = float(np.clip(2.2 + 0.3 * len(names), 5.5, 13)), 3.2
+        _, ax = pyplot.subplots(figsize=(7, 5) if "time" in shown.dims else bars, layout="constrained")
     if "time" in shown.dims:
         draw_over_time(ax, shown, int(result["length"].sel(sequence=sequence)))
         place: Axis = ax.yaxis
     else:
         values = shown.to_numpy()
-        ax.bar(range(len(values)), values, color=[COLOURS[int(value < 0)] for value in values])
+        up, down = (colormaps[COLOURS](place) for place in (STRONG, 1 - STRONG))
+        ax.bar(range(len(values)), values, color=[up if value >= 0 else down for value in values])
         ax.axhline(0, color="0.4", linewidth=0.8, label="_0")
         ax.set(xlabel="phrase", ylabel="contribution")
         place = ax.xaxis
@@ -72,14 +76,14 @@ def plot_decomposition(
     else:
         place.set_major_locator(MaxNLocator(integer=True))
     at = "" if "time" in shown.dims else f", {at_step(str(result.attrs.get('at', '')))}"
-    ax.set_title(f"What phrases contribute to output {output}: {result.attrs.get('module', '')}{at}")
+    ax.set_title(f"What phrases contribute to output {output}\n{result.attrs.get('module', '')}{at}")
     return ax
 
 
 def draw_over_time(ax: Axes, shown: xr.DataArray, length: int) -> None:
     image = shown.transpose("phrase", "time").to_numpy()[:, :length]
     limit = float(np.nanmax(np.abs(image), initial=0)) or 1.0
-    drawn = ax.imshow(image, aspect="auto", interpolation="nearest", cmap="RdBu_r", vmin=-limit, vmax=limit)
+    drawn = ax.imshow(image, aspect="auto", interpolation="nearest", cmap=COLOURS, vmin=-limit, vmax=limit)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set(xlabel="time (step)", ylabel="phrase")
     ax.figure.colorbar(drawn, ax=ax, label="contribution", pad=0.02)

@@ -191,3 +191,17 @@ def test_without_the_block_that_holds_t_or_p_only_the_long_prediction_breaks(tmp
     assert float(rows[2][2]) < 0.02
     assert "confirmed: the block is a latch" in said
     assert (tmp_path / "lesion.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_three_bits_are_eight_stable_points_and_the_saddles_of_a_cube(tmp_path: Path) -> None:
+    said = run_example("flip_flop.py", "cube.png", cwd=tmp_path)
+    assert "27 fixed points of 512 starts" in said
+    assert re.findall(r"^ +(\d+) with (\d) unstable modes", said, re.MULTILINE) == [
+        ("8", "0"),
+        ("12", "1"),
+        ("6", "2"),
+        ("1", "3"),
+    ]
+    assert "the stable points say: +++ ++- +-+ +-- -++ -+- --+ ---\n" in said
+    assert int(re.findall(r"in (\d+) of 180 cases", said)[0]) > 170
+    assert (tmp_path / "cube.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"

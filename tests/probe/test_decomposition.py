@@ -148,6 +148,28 @@ def test_a_layer_is_split_as_the_papers_sums_and_products_are_term_by_term(start
             np.testing.assert_allclose(ours, values, rtol=0, atol=1e-14)
 
 
+@pytest.mark.parametrize("biases", ["phrase", "rest"])
+def test_steps_of_zero_input_contribute_only_what_biases_write(biases: Any) -> None:
+    torch.manual_seed(0)
+    lstm = nn.LSTM(2, 3, num_layers=2, bidirectional=True).double()
+    x = torch.randn(5, 1, 2, dtype=torch.float64)
+    x[2:4] = 0
+    found = gs.contextual_decomposition(lstm, x, phrase=slice(2, 4), biases=biases)
+    assert (float(np.abs(found["hidden_relevant"]).max()) > 0) == (biases == "phrase")
+    assert found.attrs["parity"] < 1e-12
+
+
+def test_what_a_flip_flop_says_is_due_to_the_last_pulse_of_its_bit() -> None:
+    model, sample = gs.load_example("flip-flop", size=60)
+    found = gs.contextual_decomposition(model, torch.from_numpy(sample.inputs), biases="rest")
+    pulses, right = sample.inputs[0], 0
+    for bit in range(3):
+        parts = np.abs(found["output_relevant"].isel(sequence=0, output=bit).transpose("time", "phrase").values)
+        for time in range(60):
+            right += parts[time].argmax() == np.flatnonzero(pulses[: time + 1, bit])[-1]
+    assert right > 0.95 * 180
+
+
 KINDS: dict[str, dict[str, Any]] = {
     "one layer": {},
     "no bias": {"bias": False},
@@ -326,6 +348,7 @@ def test_float32_models_and_open_stacks_are_split_too(tmp_path: Any) -> None:
         ({"layer": 1}, "layer must be a whole number from 0 to 0"),
         ({"at": 7}, "at must be None, 'last' or a step from 0 to 6; 7 came"),
         ({"lengths": [8, 1, 1]}, "lengths must be 3 whole numbers from 1 to 7"),
+        ({"biases": "both"}, "biases must be 'phrase' or 'rest'; 'both' came"),
         ({"module": "head"}, "head"),
     ],
 )
