@@ -65,9 +65,8 @@ def side_by_side(tap: Tap, names: Sequence[str], values: Tensor) -> Tensor:
     """
     if tap is no_tap:
         return values
-    parts = values.chunk(len(names), dim=-1)
-    found = [tap(name, part) for name, part in zip(names, parts, strict=True)]
-    return values if all(one is other for one, other in zip(parts, found, strict=True)) else torch.cat(found, dim=-1)
+    parts = values.chunk(len(names), dim=-1)  # what was tapped is gone on with, so that gradients pass it
+    return torch.cat([tap(name, part) for name, part in zip(names, parts, strict=True)], dim=-1)
 
 
 def _many(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:

@@ -192,6 +192,8 @@ def provenance(track: Track, cell: AbstractCell) -> dict[str, str | float | int]
         found["variant"] = variant
     if track.training and track.observed.dropout:
         found["dropout"] = track.observed.dropout
+    if track.intervened:
+        found["intervened"] = 1
     if track.weights_changed:
         found["weights_changed"] = track.weights_changed
     nonfinite = first_nonfinite(track)

@@ -41,6 +41,7 @@ class Call(NamedTuple):
     lengths: Tensor | None  # steps per sequence where the input was packed
     computed: State  # other states that the model itself shows at every step: (time, sequence, H) each
     ends: Ends
+    heard: Any = None  # what the equations had, where the module ran openly
 
 
 class Observed(ABC):

@@ -112,6 +112,12 @@ class Capture:
                 f"the states of {self.path!r} must be part of autograd's graph; those of call {number} are not. Its "
                 "class detaches them, or has no parameters: the gradient would be partial."
             )
+        if call.heard is not None and call.heard.changed:
+            raise ValueError(
+                f"a loss gradient needs signals that follow from the equations; an intervention has changed those of "
+                f"{self.path!r}. Leave it out, or take gradients by autograd inside gs.intervene."
+            )
+        call = call._replace(heard=None)
         own = rounding(call.layers[-1].hidden)
         exact = torch.float64 if own == torch.float64 else torch.float32
         if self.loop:

@@ -41,6 +41,7 @@ class Bracket:
     random: Tensor | None  # the generator's state before it
     kernel: Kernel | None = None
     recorded: bool = False  # from its kernels already
+    heard: Any = None  # what its equations compute, where it runs openly
 
 
 class Calls(threading.local):
@@ -66,8 +67,8 @@ class Calls(threading.local):
         self.busy = True
         return True
 
-    def enter(self, path: str, random: Tensor | None) -> None:
-        self.brackets.setdefault(path, []).append(Bracket(random))
+    def enter(self, path: str, random: Tensor | None, heard: Any = None) -> None:
+        self.brackets.setdefault(path, []).append(Bracket(random, heard=heard))
 
     def leave(self, path: str) -> Bracket:
         stack = self.brackets.get(path)

@@ -10,6 +10,7 @@ from torch.utils.hooks import RemovableHandle
 from .calls import Call, Observed
 from .dispatch import Dispatcher, Kernel, hears, listen, unlisten
 from .hooks import Bracket, Calls, Hook, running
+from .open_forward import OpenForward
 
 Read = Callable[[Observed], Call]
 
@@ -82,9 +83,12 @@ class Listening:
 
     def before(self, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         observed = self.observed[path]
-        runs_kernels = observed.runs_kernels and "forward" not in vars(observed.module)
-        told = runs_kernels and hears(self)  # then the kernel says in which state it found the generator
-        self.calls.enter(path, None if told else observed.random_state())
+        opening = vars(observed.module).get("forward")
+        heard = opening.overhear() if isinstance(opening, OpenForward) else None
+        told = (
+            observed.runs_kernels and heard is None and hears(self)
+        )  # then the kernel says in which state it found the generator
+        self.calls.enter(path, None if told else observed.random_state(), heard)
 
     def after(self, path: str, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         bracket = self.calls.leave(path)
@@ -93,7 +97,8 @@ class Listening:
             return
         kernel = bracket.kernel
         random = bracket.random if kernel is None else kernel.random
-        self.take(path, kernel, lambda observed: observed.read(args, kwargs, output, random))
+        heard = bracket.heard
+        self.take(path, kernel, lambda observed: observed.read(args, kwargs, output, random)._replace(heard=heard))
 
     def hear(self, kernel: Kernel) -> None:
         """A kernel has run: within a call of its module it says which weights were used, elsewhere it is the call."""

@@ -21,6 +21,7 @@ from .calls import shadow
 from .dispatch import CELL_KERNELS, KERNELS, opaque
 from .find import State, registration
 from .foreign import ForeignCell
+from .heard import Heard
 from .track import RECENT
 
 
@@ -34,6 +35,7 @@ class OpenForward(ABC):
         self.path, self.module = path, module
         self.before: Callable[..., Any] | None = vars(module).get("forward")
         self.entries: list[tuple[object, StepTap | None]] = []
+        self.waiting = Waiting()
 
     def enter(self, key: object, tap: StepTap | None) -> None:
         """Take a block's tap in, after those of the blocks around it."""
@@ -63,9 +65,19 @@ class OpenForward(ABC):
         return opaque(self.call)(*args, **kwargs)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
+        waiting, self.waiting.heard = self.waiting.heard, []
         if not self.entries:  # somebody has kept it beyond the block
             return self.own(*args, **kwargs)
-        return self.run(self.tap(), *args, **kwargs)
+        tap = self.tap()
+        for heard in waiting:
+            tap = heard.after(tap)
+        return self.run(tap, *args, **kwargs)
+
+    def overhear(self) -> Heard:
+        """What this thread's next call will compute."""
+        heard = Heard()
+        self.waiting.heard = [*self.waiting.heard, heard]
+        return heard
 
     @abstractmethod
     def run(self, tap: StepTap | None, *args: Any, **kwargs: Any) -> Any:
@@ -78,6 +90,13 @@ class OpenForward(ABC):
 
 
 OpenForward.__call__._torchdynamo_disable = True  # type: ignore[attr-defined]
+
+
+class Waiting(threading.local):
+    """What wants to hear the next call of a thread."""
+
+    def __init__(self) -> None:
+        self.heard: list[Heard] = []
 
 
 def _as_given(forward: Any) -> Any:

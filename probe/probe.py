@@ -13,10 +13,10 @@ from .arrivals import await_gradients
 from .called import called, require_calls, require_labelled, require_plain
 from .dispatch import Kernel, refuse_transforms, unseen
 from .find import choose
+from .heard import signals_of_call
 from .labels import LabelSource, check_name, check_source, labels_of
 from .listening import Listening, Read
 from .observe import observe
-from .rebuild import rebuild
 from .sink_of import Asked, sink_of
 from .step_jacobian import add_step_jacobians, check_jacobian
 from .storing import Storing
@@ -130,7 +130,10 @@ class Probe:
             wanted = needed = self._wanted[path]
             if self._jacobian:
                 needed = wanted | frozenset(track.observed.kind.states)
-            rebuilt, cells = rebuild(track.observed, call, needed, self._tolerance, track.count)
+            rebuilt, cells = signals_of_call(track.observed, call, needed, self._tolerance, track.count)
+            if call.heard is not None and call.heard.changed:
+                self._require_unchanged(path)
+                track.intervened = True
             if self._jacobian:
                 add_step_jacobians(call, cells, rebuilt, wanted)
             chunk = track.add(call, rebuilt, cells, track.observed.module.training)
@@ -138,6 +141,15 @@ class Probe:
             self._awaiting += [] if handle is None else [handle]
             self._sink.take(path, chunk)
         return chunk
+
+    def _require_unchanged(self, path: str) -> None:
+        """Raise where a derivative is wanted that the cell's equations alone do not give."""
+        for name, asked in (("gradients", self._gradients), ("jacobian", self._jacobian)):
+            if asked:
+                raise ValueError(
+                    f"{name}=True needs signals that follow from the equations; an intervention has changed those of "
+                    f"{path!r}. Record them without it, or take gradients by autograd inside gs.intervene."
+                )
 
     def annotate(self, /, **labels: Any) -> None:
         """Label the steps of the next call of the model (in this thread).

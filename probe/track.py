@@ -77,6 +77,7 @@ class Track:
         self.versions: list[tuple[int, int]] = []
         self.weights: dict[str, Array] = {}
         self.weights_changed = ""
+        self.intervened = False  # a signal was changed from outside
         self.left_out: set[str] = set()
 
     def add(self, call: Call, rebuilt: Rebuilt, cells: list[list[AbstractCell]], training: bool) -> Chunk:

@@ -10,6 +10,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 import gatescope as gs
 from gatescope.probe.opened import tapped
 
+# torch says so once in a process, of its own LSTM in single precision
+pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+
 DOUBLE = torch.float64
 KINDS = {
     "LSTM": (nn.LSTM, {}),
@@ -279,6 +282,86 @@ def test_what_changes_nothing_is_neutral_bit_for_bit(make, single):
             chosen = own if unit is None else own[..., unit]
             with gs.intervene(model, signal, chosen, layer=0, direction="forward", unit=unit):
                 assert torch.equal(model(x)[0], plain), (signal, unit)
+
+
+@pytest.mark.parametrize("make", NEUTRAL.values(), ids=NEUTRAL)
+def test_clamped_to_what_a_recording_of_the_open_run_says_nothing_changes(make):
+    torch.manual_seed(0)
+    model, x = make().float(), batch(steps=3, rows=5).float()
+    [path] = [module.path for module in gs.modules(model)]
+    values, _ = taken(model, path, x)
+    with gs.opened(model), torch.no_grad():
+        plain = model(x)[0]
+        recording = gs.record(model, x, preactivations=True)
+    for (name, layer, way, time), value in values.items():
+        recorded = recording[name].sel(layer=layer, direction=way, time=time).values
+        np.testing.assert_array_equal(recorded, value, err_msg=name)
+    with torch.no_grad():
+        for name in dict.fromkeys(name for name, *_ in values):
+            with gs.intervene(model, name, recording, unit=1):
+                assert torch.equal(model(x)[0], plain), name
+
+
+@pytest.mark.parametrize("order", ["record inside", "attach around"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_recording_of_a_changed_run_holds_what_was_computed(packed, order):
+    module, x = build("LSTM", num_layers=2, bidirectional=True), batch()
+    given = pack_padded_sequence(x, torch.tensor(LENGTHS), enforce_sorted=False) if packed else x
+    change = gs.intervene(module, "forget_gate", 0.7, layer=0, unit=2)
+    probe = gs.attach(module)
+    with torch.no_grad():
+        for block in (change, probe) if order == "record inside" else (probe, change):
+            block.__enter__()
+        output, _ = module(given)
+        for block in (probe, change) if order == "record inside" else (change, probe):
+            block.__exit__(None, None, None)
+    recording = probe.recording()
+    assert recording.attrs["intervened"] == 1
+    assert recording.parity == 0
+    lengths = LENGTHS if packed else [7] * 3
+    seen = {}
+
+    def edit(name, value, layer, way, time, row):
+        if name == "forget_gate" and layer == 0:
+            value[2] = 0.7
+        seen[name, layer, way, time, row] = value
+        return value
+
+    by_hand("LSTM", module, x.numpy(), lengths, edit)
+    for (name, layer, way, time, row), value in seen.items():
+        if name in recording:
+            found = recording[name].sel(layer=layer, direction=way, time=time, sequence=row)
+            np.testing.assert_allclose(found, value, rtol=0, atol=1e-12, err_msg=name)
+    assert bool(recording.forget_gate.isel(sequence=0, time=-1).isnull().all()) == packed
+    gs.validate(recording)
+    kept = recording.hidden_state.isel(layer=1, direction=0).transpose("time", "sequence", "unit").fillna(0)
+    shown = pad_packed_sequence(output)[0] if packed else output
+    np.testing.assert_array_equal(kept, shown[..., :4])
+
+
+def test_a_recording_of_a_changed_loop_of_cells_holds_what_was_computed():
+    model, x = Loop(nn.GRUCell(2, 4)), batch().float()
+    with gs.intervene(model, "update_gate", 0.25, time=[2, 3]), torch.no_grad():
+        recording = gs.record(model, x)
+    assert dict(recording.sizes)["time"] == 7
+    there = (recording.update_gate == 0.25).all(["layer", "direction", "sequence", "unit"]).values.tolist()
+    assert there == [False, False, True, True, False, False, False]
+    assert recording.attrs["intervened"] == 1
+    with gs.intervene(model, "update_gate", lambda gate: gate):
+        assert "intervened" not in gs.record(model, x).attrs
+
+
+@pytest.mark.parametrize("asked", ["gradients", "jacobian"])
+def test_derivatives_that_the_equations_do_not_give_are_not_recorded(asked):
+    module = build("GRU")
+    with gs.intervene(module, "update_gate", 0.5):
+        with (
+            pytest.raises(ValueError, match=f"{asked}=True needs signals that follow"),
+            gs.attach(module, **{asked: True}),
+        ):
+            module(batch())
+        with pytest.raises(ValueError, match="a loss gradient needs signals that follow from the equations"):
+            gs.loss_gradient(module, batch(), lambda found: found[0][-1].sum())
 
 
 def test_a_recording_is_matched_by_its_labels_and_patched_in():
