@@ -160,7 +160,8 @@ def ablation(
             what = in_stretches(what, stretches)
         differences = run_all(passes, what, draws if to == "resample" else 1)
     result = result_of(what, passes.intact, differences, confidence, samples, seed)
-    about = {"measure": "ablation", "module": path, "cell": type(site.cell).__name__, "over": over, "to": to}
+    about: dict[str, str | int | float] = {"measure": "ablation", "module": path}
+    about |= {"cell": type(site.cell).__name__, "over": over, "to": to}
     about |= {"batched": int(passes.copies > 1), "copies": passes.copies, "rows": int(rows), "remark": passes.remark}
     about |= {"draws": int(draws), "confidence": float(confidence), "samples": int(samples), "seed": int(seed)}
     return result.assign_attrs(about)
@@ -175,7 +176,7 @@ def run_all(passes: Passes, what: Wanted, draws: int) -> npt.NDArray[np.float64]
     finally:
         if shown is not None:
             shown.close()
-    return found.reshape(len(found), len(what.lesions), draws, -1).mean(axis=2)
+    return np.asarray(found.reshape(len(found), len(what.lesions), draws, -1).mean(axis=2))
 
 
 def in_stretches(what: Wanted, stretches: list[tuple[int, int]]) -> Wanted:
@@ -280,9 +281,7 @@ def check(metric: object, over: str, to: str, rows: int, draws: int, confidence:
         raise ValueError(f"to must be one of {', '.join(map(repr, FILLS))}; {to!r} came. Take 'zero'.")
     if to == "one" and "gate" not in over:
         raise ValueError(
-            "to='one' must come with over='gate' or 'unit_gate': units are held at zero; over is {over!r}.".replace(
-                "{over!r}", repr(over)
-            )
+            f"to='one' must come with over='gate' or 'unit_gate'; over={over!r} came. Hold units at 'zero'."
         )
     for name, value, least in (("rows", rows, 1), ("draws", draws, 1), ("samples", samples, 100)):
         if value < least:

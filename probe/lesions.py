@@ -120,7 +120,7 @@ class Fill:
         place = {"layer": at[1], "direction": at[2]}
         values = self.recording[at[0]].sel(place).transpose("sequence", "time", ...).to_numpy()
         if self.to == "mean":
-            values = np.nanmean(values, axis=(0, 1), dtype=np.float64)
+            values = np.asarray(np.nanmean(values, axis=(0, 1), dtype=np.float64))
         return torch.from_numpy(np.ascontiguousarray(values)).to(like)
 
     def lengths(self) -> Array:
@@ -165,6 +165,7 @@ def wanted(site: Site, over: str, chosen: Mapping[str, Any]) -> Wanted:
     cell = site.cell
     blocks = cell.unit_blocks()
     check_kind(site, over, blocks)
+    check_chosen(over, chosen)
     units = list(range(cell.hidden_size))
     names = sorted(set(blocks)) if blocks else []
     layer = choice("layer", chosen.get("layer"), list(range(site.layers)))
@@ -182,7 +183,8 @@ def wanted(site: Site, over: str, chosen: Mapping[str, Any]) -> Wanted:
         gates = choice("gate", chosen.get("gate"), list(site.gates))
         coords["gate"] = np.array(gates, dtype=object)
         unit = choice("unit", chosen.get("unit"), units) if over == "unit_gate" else []
-        inner = [((gate,), part) for gate in gates for part in ([(u,) for u in unit] or [tuple(units)])]
+        parts: list[tuple[int, ...]] = [(u,) for u in unit] if unit else [tuple(units)]
+        inner = [((gate,), part) for gate in gates for part in parts]
     if over in ("unit", "unit_gate"):
         coords["unit"] = np.array(unit)
         if blocks:
@@ -202,6 +204,14 @@ def check_kind(site: Site, over: str, blocks: tuple[int, ...] | None) -> None:
         raise ValueError(f"over={over!r} needs a cell with gates; {name} has none. Take 'unit'.")
     if "gate" not in over and not site.memory:
         raise ValueError(f"over={over!r} needs a cell with a memory; {name} has none.")
+
+
+def check_chosen(over: str, chosen: Mapping[str, Any]) -> None:
+    """Raise where something is chosen that is not taken out."""
+    used = {"unit": ("unit",), "block": ("block",), "gate": ("gate",), "unit_gate": ("unit", "gate")}[over]
+    for name in ("unit", "block", "gate"):
+        if chosen.get(name) is not None and name not in used:
+            raise ValueError(f"{name} must be left out with over={over!r}; {chosen[name]!r} came. Take over={name!r}.")
 
 
 def choice(what: str, asked: Any, there: list[Any]) -> list[Any]:

@@ -21,6 +21,8 @@ MANY = 20  # copies in a pass from which two more show that it went well
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4}  # relative, of what the same rows answer in a larger batch
 COARSE = 5e-2  # of half precision
 
+BUSY = 3_000_000  # sequences by units squared, from which a step's matrix product takes the time, measured on one core
+
 Job = tuple[Lesion, int]  # a lesion, and which draw of donors it has
 Numbers = npt.NDArray[np.float64]
 
@@ -62,6 +64,12 @@ class Passes:
         self.proof: Lesion | None = None
         self.proven: Any = None
 
+    @property
+    def busy(self) -> bool:
+        """Whether a single run keeps a CPU so busy that repeating its batch only costs memory."""
+        on_cpu = all(weight.device.type == "cpu" for weight in self.model.parameters())
+        return on_cpu and self.rows * self.width**2 > BUSY
+
     def answer(
         self,
         lesions: Sequence[Lesion | None],
@@ -81,7 +89,7 @@ class Passes:
     def run(self, jobs: Sequence[Job], shown: Bar | None) -> Iterator[Numbers]:
         """Effects (metric, sequence) of each job, in order."""
         done = 0
-        if len(jobs) >= FEWEST and self.most // self.rows >= FEWEST:
+        if len(jobs) >= FEWEST and self.most // self.rows >= FEWEST and not self.busy:
             self.prepare(min(TRIED, max(3, len(jobs) // TRIED)), jobs)
         checks = 2 if self.copies >= MANY else 0
         while self.copies > 1 and done < len(jobs):

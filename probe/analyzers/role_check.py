@@ -113,7 +113,7 @@ def role_check(
     what = "block" if dims[-1] == "memory_block" else "unit"
     finding = np.empty(names.shape, dtype=object)
     for at in np.ndindex(names.shape):
-        finding[at] = sentence(verdict[at], names[at], mean[at], what)
+        finding[at] = sentence(str(verdict[at]), str(names[at]), mean[at], what)
     error = {"long_name": "growth of the error when it is taken out"}
     data = {
         "specialisation": ((*dims, "lag"), mean, error),
