@@ -8,6 +8,9 @@ the ratio to the mean of its two bare ones; reported are median and quartiles.
 `open`: a module inside `gatescope.opened` beside the fused one, forward without gradients, and forward with backward;
 also with a tap that looks at every value and changes nothing (`intervene` of one unit of one gate).
 
+`attribution`: integrated gradients with 20 points by `attribution` beside Captum called by hand, with its completeness
+delta: on an LSTM or GRU written out as a loop, and on the fused module.
+
 `ablation`: units held at zero in as few passes as 512 rows allow, beside one by one.
 """
 
@@ -122,9 +125,78 @@ def ablation_rows(quick: bool) -> Iterator[Row]:
         )
 
 
+ATTRIBUTION_CASES = (
+    Case("LSTM", 1, 200, 64, 1.3),
+    Case("LSTM", 8, 50, 64, 1.3),
+    Case("LSTM", 16, 50, 128, 1.3),
+    Case("GRU", 8, 50, 64, 1.3),
+)
+PATH = 20  # points of integrated gradients
+ATTRIBUTION_ROUNDS = 5
+
+
+def open_loop(module: nn.RNNBase, x: Tensor, gate: Tensor | None = None) -> Tensor:
+    """An LSTM or GRU as one writes it out, (sequence, time, unit) in; the gate that keeps may be given. The last h."""
+    state, kept = x.new_zeros(len(x), module.hidden_size), x.new_zeros(len(x), module.hidden_size)
+    for time in range(x.shape[1]):
+        read = x[:, time] @ module.weight_ih_l0.T + module.bias_ih_l0
+        own = state @ module.weight_hh_l0.T + module.bias_hh_l0
+        if module.mode == "LSTM":
+            i, f, g, o = (read + own).chunk(4, 1)
+            keep = f.sigmoid() if gate is None else gate[:, time]
+            kept = keep * kept + i.sigmoid() * g.tanh()
+            state = o.sigmoid() * kept.tanh()
+        else:
+            (r, z, n), (own_r, own_z, own_n) = read.chunk(3, 1), own.chunk(3, 1)
+            keep = (z + own_z).sigmoid() if gate is None else gate[:, time]
+            state = keep * state + (1 - keep) * (n + (r + own_r).sigmoid() * own_n).tanh()
+    return state[:, 0]
+
+
+def attribution_rows(quick: bool) -> Iterator[Row]:
+    """`attribution` beside Captum called by hand, on a loop that is written out and on the fused module."""
+    from captum.attr import IntegratedGradients
+
+    for full in ATTRIBUTION_CASES:
+        case = full.small() if quick else full
+        module, x = case.module(), case.input()
+        rows = x.transpose(0, 1)
+        values = gs.record(module, x)[GATE[case.kind]].values[0, 0]
+        gate = torch.from_numpy(values.copy())
+
+        def ours(to: str, module: nn.RNNBase = module, x: Tensor = x) -> Callable[[], Any]:
+            return lambda: gs.attribution(module, x, target=(-1, 0), to=to, n_steps=PATH)
+
+        def by_hand(forward: Callable[..., Tensor], values: Tensor, *more: Tensor) -> Callable[[], Any]:
+            method = IntegratedGradients(forward)
+            return lambda: method.attribute(
+                values, additional_forward_args=more or None, n_steps=PATH, return_convergence_delta=True
+            )
+
+        def loop(x: Tensor, module: nn.RNNBase = module) -> Tensor:
+            return open_loop(module, x)
+
+        def gated(gate: Tensor, x: Tensor, module: nn.RNNBase = module) -> Tensor:
+            return open_loop(module, x, gate)
+
+        def fused(x: Tensor, module: nn.RNNBase = module) -> Tensor:
+            shown: Tensor = module(x.transpose(0, 1))[0][-1, :, 0]
+            return shown
+
+        for measure, bare, to, unit in (
+            ("to the input", by_hand(loop, rows), "input", "of Captum on an open loop"),
+            ("to the input", by_hand(fused, rows), "input", "of Captum on the fused module"),
+            ("to the gate that keeps", by_hand(gated, gate, rows), GATE[case.kind], "of Captum on an open loop"),
+        ):
+            found = paired(bare, ours(to), QUICK_ROUNDS if quick else ATTRIBUTION_ROUNDS)
+            reach = case.reach if unit.endswith("open loop") else None
+            yield Row(case.name, 1, "integrated gradients", measure, unit, *spread(found), reach=reach)
+
+
 PARTS: dict[str, Callable[[bool], Iterator[Row]]] = {
     "open": open_rows,
     "ablation": ablation_rows,
+    "attribution": attribution_rows,
 }
 
 

@@ -190,15 +190,15 @@ def attribution(
         )
         asked.find_site()
         source = asked.runs.source = asked.source(layer, direction)
-        check_rows(asked)
+        output = checked_output(asked)
         asking = selected(asked, source, chosen, together, layer, direction, unit, time)
         check_window(asking, chosen, window)
         rows = batch_size or rows_at_once(source)
         settings = Settings(n_steps, n_samples, stdev, window, is_by_step(by, chosen, source), rows)
         draws = method == "gradient_shap"
         start = baseline_values(baseline, source, draws)
-        answer = asking.answer(chosen, start, settings, draws)
-        check_finite(answer.output, answer.baseline_output, answer.values)
+        answer = asking.answer(chosen, output, start, settings, draws)
+        check_finite(answer.output, asking.at_real_steps(answer.baseline_output), answer.values)
         result = dataset(asking, answer, chosen, settings, None if is_number(baseline) else start)
         result = with_labels(result, labels, source.actual.shape[1])
     result = with_warning(result, chosen, tolerance)
@@ -292,8 +292,8 @@ def check_options(by: str | None, counts: Mapping[str, int | None], stdev: float
         raise ValueError(f"seed must be a whole number of at least 0; {said(seed)} came.")
 
 
-def check_rows(asked: Asked) -> None:
-    """Raise unless a sequence's number is its own: methods run sequences again, many times and in other orders."""
+def checked_output(asked: Asked) -> Tensor:
+    """The target of each sequence, which must be its own: methods run sequences again, and in other orders."""
     count = asked.layout.sequences
     rows = torch.arange(count)
     with torch.no_grad():
@@ -315,6 +315,7 @@ def check_rows(asked: Asked) -> None:
             f"differ by {apart:.3g}. Say batch_first if the input's dims were taken for each other, or hand over "
             "arguments that have a place for each sequence."
         )
+    return own
 
 
 def check_finite(*values: Tensor | None) -> None:
@@ -334,6 +335,8 @@ def described(target: Target) -> str:
         return str(getattr(target, "__name__", type(target).__name__))
     if isinstance(target, Unit):
         return f"{target.signal} of unit {target.unit} at step {target.time}"
-    if isinstance(target, (int, np.integer)) or target is None or isinstance(target, tuple):
-        return said(target)
-    return "a class for each sequence"
+    if target is None:
+        return "the output"
+    at = f" at step {target[0]}" if isinstance(target, tuple) else ""
+    number = target[1] if isinstance(target, tuple) else target
+    return (f"class {number}" if is_whole(number) else "a class for each sequence") + at

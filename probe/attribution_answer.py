@@ -61,11 +61,10 @@ class Asking:
         steps, rows = torch.nonzero(self.real[:, self.times].T, as_tuple=True)
         return rows, steps
 
-    def answer(self, method: Method, baseline: Tensor, settings: Settings, draws: bool) -> Answer:
-        """Put the question to a method of Captum."""
+    def answer(self, method: Method, output: Tensor, baseline: Tensor, settings: Settings, draws: bool) -> Answer:
+        """Put the question to a method of Captum; `output` is the target as it is."""
         rows = torch.arange(len(self.source.actual), device=self.source.actual.device)
         actual, start = self.chosen(self.source.actual), self.chosen(baseline)
-        output = evaluated(Question(self.forward, actual, start, (rows,)), actual, settings.batch_size)
         if self.together:
             return self.all_at_once(method, Question(self.forward, actual, start, (rows,)), output, settings, draws)
         if not method.compares and isinstance(self.source, SignalSource):
@@ -100,6 +99,10 @@ class Asking:
             before[here, there] = baseline_output(question, settings, draws)
         delta = total_of(found, settings) - (output.unsqueeze(1) - before)
         return Answer(found, output, before, delta)
+
+    def at_real_steps(self, values: Tensor | None) -> Tensor | None:
+        """Values of each step where it is no padding; of each sequence as they are."""
+        return values if values is None or values.dim() == 1 else values[self.real[:, self.times]]
 
     def unpadded(self, found: Tensor) -> Tensor:
         """Exactly 0 at padding: a sum in another order may differ in its last digit."""

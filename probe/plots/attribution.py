@@ -147,9 +147,9 @@ def one_sequence(result: xr.Dataset, sequence: int) -> xr.Dataset:
 def title(result: xr.Dataset, run: xr.Dataset) -> str:
     """What is explained by what, and whether it adds up."""
     attrs = result.attrs
-    target, to = str(attrs.get("target", "")), str(attrs.get("to", "")).replace("_", " ")
-    head = f"{str(attrs.get('method', '')).replace('_', ' ')} of {target_text(target)}, given to the {to}"
-    said = f"sequence {run['sequence'].item()}: target {float(run['output']):.3g}"
+    method, to = (str(attrs.get(name, "")).replace("_", " ") for name in ("method", "to"))
+    head = f"{attrs.get('target', 'target')}, sequence {run['sequence'].item()}\n{method}, given to the {to}"
+    said = f"target {float(run['output']):.3g}"
     if "baseline_output" in run and "time" not in run["baseline_output"].dims:
         said += f", {float(run['baseline_output']):.3g} at the baseline"
         if "incomplete" in run and bool(run["incomplete"]):
@@ -157,8 +157,3 @@ def title(result: xr.Dataset, run: xr.Dataset) -> str:
     elif "baseline_output" in run:
         said += "; each step against the baseline by itself"
     return f"{head}\n{said}"
-
-
-def target_text(target: str) -> str:
-    """The target in words: a number alone is a class."""
-    return f"class {target}" if target.lstrip("-").isdigit() else target or "the target"

@@ -20,3 +20,14 @@ def test_every_case_has_its_ratios(tmp_path: Path) -> None:
     assert {row["way"] for row in rows} == {"opened", "one unit clamped"}
     assert {row["measure"] for row in rows} == {"forward", "forward and backward"}
     assert all(row["reach"] is not None for row in rows if row["way"] == "opened")
+
+
+def test_attribution_is_measured_beside_captum_by_hand(tmp_path: Path) -> None:
+    path = tmp_path / "acting.json"
+    command = [sys.executable, str(SCRIPT), "--quick", "--part", "attribution", "--json", str(path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    rows = json.loads(path.read_text())["rows"]
+    assert len(rows) == 3 * 4
+    assert all(math.isfinite(row["median"]) for row in rows)
+    assert {row["unit"] for row in rows} == {"of Captum on an open loop", "of Captum on the fused module"}

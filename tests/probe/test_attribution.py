@@ -206,6 +206,20 @@ def test_sequences_that_the_model_packs_are_answered_as_if_alone_and_padding_is_
             np.testing.assert_allclose(found.by_step[row, :length], alone.by_step[0], atol=1e-7)
 
 
+@pytest.mark.parametrize("to", ["cell_state", "forget_gate"])
+def test_signals_of_sequences_that_are_packed_are_answered_as_if_alone(to):
+    model, x = made(Packing, num_layers=2), batch()
+    lengths = torch.tensor([6, 5, 3])
+    asked = {"target": 1, "to": to, "layer": 0, "n_steps": 5}
+    found = gs.attribution(model, (x, lengths), **asked)
+    for row, length in enumerate(lengths.tolist()):
+        assert (found.attribution.values[row, length:] == 0).all()
+        alone = gs.attribution(model, (x[row : row + 1, :length], lengths[row : row + 1]), **asked)
+        np.testing.assert_allclose(found.attribution[row, :length], alone.attribution[0], atol=1e-12)
+    if to == "cell_state":
+        assert np.isnan(found.completeness_delta.values[2]).tolist() == [False] * 3 + [True] * 3
+
+
 def test_a_packed_input_is_answered_as_the_same_padded_one():
     torch.manual_seed(3)
     rnn, x = made(nn.GRU, 3, 5, num_layers=2, batch_first=True), batch()
