@@ -17,6 +17,15 @@ from gatescope.tasks import CERG, ERG, History, Reber, Sample, SequenceModel, fi
 from gatescope.tasks.automaton import CONTINUAL, EMBEDDED, Automaton
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Networks of 16 units have nothing for a second thread to do, and waiting for it is slow on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 def small(seed: int = 0, kind: type[nn.RNNBase] = nn.LSTM, **options: Any) -> SequenceModel:
     torch.manual_seed(seed)
     return SequenceModel(kind(7, 5, batch_first=True, **options), 7)
