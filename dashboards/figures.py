@@ -349,7 +349,7 @@ def _unit_axis(figure: go.Figure, data: xr.DataArray, groups: Sequence[tuple[str
                 y=at,
                 yanchor="top",
                 showarrow=False,
-                bgcolor="rgba(255,255,255,0.85)",
+                bgcolor="rgba(255,255,255,0.7)",
                 font={"size": 11, "color": "#202020"},
                 borderpad=1,
             )
@@ -374,7 +374,7 @@ def _resets(figure: go.Figure, run: xr.Dataset, signal: str, resets: Resets, str
     )
     rows = {int(unit): place for place, unit in enumerate(data[unit_dim(data)].values.tolist())}
     shown = [(step, rows[unit]) for step, unit in zip(*map(np.ndarray.tolist, resets), strict=True) if unit in rows]
-    room = _heatmap_height(data) / data.shape[1]
+    room, diverging = _heatmap_height(data) / data.shape[1], colour_limits(data)[0] < 0
     if unit_dim(data) != "unit" or len(shown) > MOST_MARKS or room < LEAST_ROW:
         return
     figure.add_trace(
@@ -385,8 +385,8 @@ def _resets(figure: go.Figure, run: xr.Dataset, signal: str, resets: Resets, str
             marker={
                 "symbol": "x",
                 "size": 6 if data.shape[0] <= DENSE else 4,
-                "color": "#ffffff",
-                "line": {"width": 1, "color": "#202020"},
+                "color": "#202020" if diverging else "#ffffff",
+                "line": {"width": 0.5 if diverging else 1.0, "color": "#ffffff" if diverging else "#202020"},
             },
             name="reset",
             showlegend=False,
