@@ -605,3 +605,18 @@ def test_models_that_cannot_be_lesioned_are_refused() -> None:
         gs.ablation(two, torch.ones(4, 2, 3), lambda o: o)
     with pytest.raises(TypeError, match=r"model must be a torch.nn.Module"):
         gs.ablation(3, torch.ones(4, 2, 3), lambda o: o)  # type: ignore[arg-type]
+
+
+def test_an_effect_is_that_of_the_same_intervention_by_hand() -> None:
+    stack = double(nn.LSTM(3, 4, num_layers=2, bidirectional=True))
+    x, metric = torch.randn(6, 3, 3, dtype=torch.float64), squares(False)
+    result = gs.ablation(stack, x, metric, layer=1, direction="backward", unit=[1, 3])
+    place = {"layer": 1, "direction": "backward", "unit": 3}
+    with (
+        torch.no_grad(),
+        gs.intervene(stack, "cell_state", 0.0, **place),
+        gs.intervene(stack, "hidden_state", 0.0, **place),
+    ):
+        lesioned = metric(stack(x))
+    found = result.sel(unit=3, direction="backward").squeeze()
+    np.testing.assert_allclose(found["intact_by_sequence"] + found["effect_by_sequence"], lesioned, rtol=1e-11)
