@@ -8,7 +8,7 @@ import typer
 if TYPE_CHECKING:
     import xarray as xr
 
-SHOWN = 8  # steps of each sequence in the table: the largest shares
+SHOWN = 5  # steps of each sequence in the table: the largest shares
 SEQUENCES = 8
 
 
