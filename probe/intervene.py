@@ -145,11 +145,11 @@ class Clamp:
                 self.chosen[count] = site.sequence.within(count)
             rows, last = self.chosen[count], time
             if isinstance(time, int):
-                rows = rows if time in site.time else []
+                rows = rows if site.time.holds(time) else []
                 times: int | list[int] = time
             else:
                 every = time.tolist()
-                rows = [row for row in rows if every[row] in site.time]
+                rows = [row for row in rows if site.time.holds(every[row])]
                 times, last = [every[row] for row in rows], max(every, default=0)
             self.seen = max(self.seen[0], last + 1), max(self.seen[1], count)
             if rows:

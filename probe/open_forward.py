@@ -333,14 +333,13 @@ class Steps(threading.local):
             self.recent.clear()
             return step(input, state, no_tap)
         time = self.time(rows_of(state), given)
-        now = int(time[0]) if len(time) and bool((time == time[0]).all()) else time
+        now: Any = int(time[0]) if len(time) and bool((time == time[0]).all()) else time
 
         def see(name: str, value: Tensor) -> Tensor:
             if value.dim() == 2:
                 return tap(name, value, layer=0, direction="forward", time=now)
             rows = value.reshape(-1, value.shape[-1])
-            found = tap(name, rows, layer=0, direction="forward", time=now)
-            return value if found is rows else found.reshape(value.shape)
+            return tap(name, rows, layer=0, direction="forward", time=now).reshape(value.shape)
 
         new = step(input, state, see)
         self.recent.appendleft(Step(rows_of(new), time + 1))

@@ -42,7 +42,8 @@ class Chosen(NamedTuple):
             raise ValueError(f"{name} must be {what}; {', '.join(map(str, numbers))} came.")
         return cls(name, tuple(numbers))
 
-    def __contains__(self, number: int) -> bool:
+    def holds(self, number: int) -> bool:
+        """Whether a number is among those asked for."""
         return self.place(number) is not None
 
     def place(self, number: int) -> int | None:
@@ -79,7 +80,7 @@ class Chosen(NamedTuple):
         if self.wanted is None:
             return []
         if isinstance(self.wanted, slice):
-            return [] if any(number in self for number in seen) else [self.wanted.start]
+            return [] if any(self.holds(number) for number in seen) else [self.wanted.start]
         return [number for number in self.wanted if number not in seen]
 
 
