@@ -16,7 +16,7 @@ PLACE = {"layer": 1, "direction": "backward"}
 
 @pytest.fixture
 def recording(make_recording: Make) -> xr.Dataset:
-    return make_recording(lengths=(40, 25))
+    return make_recording(lengths=(400, 250))
 
 
 def text(figure: pyplot.Figure) -> str:
@@ -53,7 +53,7 @@ def test_the_histograms_are_over_all_sequences_and_leave_out_padding(recording: 
     bars = figure.axes[3].patches
     np.testing.assert_allclose([bar.get_height() for bar in bars], heights / finite.size)
     np.testing.assert_allclose([bar.get_x() for bar in bars], edges[:-1], atol=1e-6)
-    assert finite.size == 65
+    assert finite.size == 650
 
 
 def test_the_bars_are_the_shares_of_saturation_and_the_points_are_the_time_scales(recording: xr.Dataset) -> None:
