@@ -82,7 +82,7 @@ def show(view: View) -> None:
 
 
 def choose_options() -> dict[str, Any]:
-    """Parameters of `resets`."""
+    """Parameters of `resets` that are not as usual."""
     with st.expander("How a reset is told", icon=":material/tune:"):
         columns = st.columns(4)
         with columns[0]:
@@ -96,8 +96,9 @@ def choose_options() -> dict[str, Any]:
             with columns[3]:
                 low = choices.choose_number("Fallen below", 0.01, 0.98, name="low", default=0.1, step=0.05)
                 high = choices.choose_number("Risen again at", low, 0.99, name="high", default=max(0.9, low), step=0.05)
-    absolute = {"low": low, "high": high} if method == "absolute" else {}
-    return {"method": method, "min_depth": depth, "min_erased": erased, **absolute}
+    found = {"method": (method, METHODS[0]), "min_depth": (depth, 0.1), "min_erased": (erased, 0.1)}
+    found |= {"low": (low, 0.1), "high": (high, 0.9)}
+    return {name: value for name, (value, usual) in found.items() if value != usual}
 
 
 def say_why_none(view: View, reason: str) -> None:
@@ -391,12 +392,12 @@ def code_lines(
     view: View, found: Found, units: list[int] | None, averaged: bool, cause: tuple[xr.Dataset, int] | None
 ) -> list[str]:
     """Lines of Python after the recording is opened and narrowed to the layer and direction."""
-    options = ", ".join(f"{name}={value!r}" for name, value in found.options.items())
+    options = "".join(f", {name}={value!r}" for name, value in found.options.items())
     kind = f", kind={found.kind!r}" if found.kind != "reset" else ""
     place = ", ".join(f"{name}={value!r}" for name, value in view.place.items())
     run = ", ".join(f"{name}={value!r}" for name, value in view.where.items())
     labels = f", labels={view.labels!r}" if view.labels else ""
-    lines = [f"events = gs.resets(recording, {options})", f"gs.plot_resets(events, {run}{kind}{labels})"]
+    lines = [f"events = gs.resets(recording{options})", f"gs.plot_resets(events, {run}{kind}{labels})"]
     if averaged:
         chosen = f", units={units}" if units else ""
         lines += ["", f"average = gs.event_average(recording, events{kind})", f"gs.plot_event_average(average{chosen})"]

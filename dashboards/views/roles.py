@@ -48,7 +48,7 @@ MEANINGS = {
 
 def show(view: View) -> None:
     labels, lags = choose_options(view)
-    result = results.of(view, roles, labels=labels, lags=lags)
+    result = results.of(view, roles, labels=labels, **({"lags": lags} if lags else {}))
     if isinstance(result, str):
         chooser.nothing("Roles cannot be told from this recording.", result)
         return

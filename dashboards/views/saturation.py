@@ -38,7 +38,8 @@ FORMATS: dict[str, Any] = {
 
 def show(view: View) -> None:
     low, high, units = choose_options(view)
-    result = results.of(view, saturation, low=low, high=high)
+    asked = {name: value for name, value, usual in (("low", low, 0.1), ("high", high, 0.9)) if value != usual}
+    result = results.of(view, saturation, **asked)
     if isinstance(result, str):
         chooser.nothing("Saturation cannot be told from this recording.", result)
         return
@@ -55,9 +56,9 @@ def show(view: View) -> None:
             "its range hardly lets a gradient through. An LSTM or a GRU has gates: choose the example `cerg-forget`."
         )
     names = gates or [str(name) for name in here["signal"].values]
-    asked = show_whole(view, here, gates, names, units)
+    shown = show_whole(view, here, gates, names, units)
     by_label = show_by_label(view, names, units, (low, high))
-    show_ways_out(view, result, asked, by_label, (low, high))
+    show_ways_out(view, result, shown, by_label, (low, high))
 
 
 def choose_options(view: View) -> tuple[float, float, list[int]]:
