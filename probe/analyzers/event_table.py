@@ -72,24 +72,40 @@ class EventTable:
     def variables(self) -> dict[str, xr.Variable]:
         """All columns over `event`, in the order of kind, layer, direction, sequence, unit and onset."""
         rec = self.recording
-        at = [self.place(axis) for axis in range(3)] + [self.column(dim, "int64") for dim in ("sequence", "unit")]
-        onset = self.column("onset", "int64")
+        order = self._order()
         names = rec["direction"].to_numpy().astype(object)
-        turns = np.array([DIRECTIONS.index(name) if name in DIRECTIONS else 0 for name in names])
-        ranks = [np.arange(self.kinds.size)[at[0]], _ranks(rec["layer"])[at[1]], _ranks(turns)[at[2]]]
-        ranks += [_ranks(rec["sequence"])[at[3]], _ranks(rec["unit"])[at[4]], onset]
-        sizes = (self.kinds.size, *(rec.sizes[dim] for dim in ("layer", "direction", "sequence", "unit", "time")))
-        order = np.argsort(np.ravel_multi_index(ranks, sizes), kind="stable") if onset.size else onset
-        where = {dim: rec[dim].to_numpy()[at[axis]] for dim, axis in (("layer", 1), ("sequence", 3), ("unit", 4))}
-        kind, direction = at[0], at[2]
-        found = {"event_kind": self.kinds[kind], "event_direction": names[direction]}
-        found |= {f"event_{dim}": values.astype(np.int64) for dim, values in where.items()}
+        found = {
+            "event_kind": self.kinds[self.place(0)[order]],
+            "event_direction": names[self.place(2)[order]],
+            "event_layer": rec["layer"].to_numpy()[self.place(1)[order]].astype(np.int64),
+        }
+        for dim in ("sequence", "unit"):
+            found[f"event_{dim}"] = rec[dim].to_numpy()[self.column(dim, "int64")[order]].astype(np.int64)
         if "block" in rec.coords:
-            found["event_block"] = rec["block"].to_numpy()[self.column("unit", "int64")].astype(np.int64)
+            found["event_block"] = rec["block"].to_numpy()[self.column("unit", "int64")[order]].astype(np.int64)
         for column in fields(Columns)[2:]:
             dtype = {"onset": "int64", "offset": "int64", "overwrite": "bool"}.get(column.name, "float64")
-            found[column.name] = self.column(column.name, dtype)
-        return {name: xr.Variable("event", values[order], _about(name)) for name, values in found.items()}
+            found[column.name] = self.column(column.name, dtype)[order]
+        # fastpath: xarray would make a string of its own for every event of the few that are repeated
+        return {name: xr.Variable("event", values, _about(name), fastpath=True) for name, values in found.items()}
+
+    def _order(self) -> Places:
+        """What sorts events by kind, layer, direction, sequence, unit and onset; one number each, to be lean."""
+        rec = self.recording
+        names = rec["direction"].to_numpy()
+        turns = np.array([DIRECTIONS.index(name) if name in DIRECTIONS else 0 for name in names])
+        ranks = {"layer": _ranks(rec["layer"]), "direction": _ranks(turns)}
+        ranks |= {dim: _ranks(rec[dim]) for dim in ("sequence", "unit")}
+        key = self.place(0)
+        for axis, dim in enumerate(("layer", "direction"), start=1):
+            key *= rec.sizes[dim]
+            key += ranks[dim][self.place(axis)]
+        for dim in ("sequence", "unit"):
+            key *= rec.sizes[dim]
+            key += ranks[dim][self.column(dim, "int64")]
+        key *= max(1, rec.sizes["time"])
+        key += self.column("onset", "int64")
+        return np.asarray(np.argsort(key, kind="stable"), dtype=np.int64)
 
 
 def _ranks(values: npt.ArrayLike) -> Places:

@@ -464,3 +464,10 @@ def test_a_recording_without_steps_has_no_events(make_recording: Make) -> None:
     events = resets(recording)
     assert events.sizes["event"] == 0
     assert (events["steps"] == 0).all()
+
+
+def test_the_words_that_events_share_are_kept_once(make_recording: Make) -> None:
+    events = resets(make_recording(lengths=(200, 200)), method="absolute", low=0.3, high=0.6)
+    assert events.sizes["event"] > 500
+    assert len({id(word) for word in events["event_direction"].values}) == 2
+    assert len({id(word) for word in events["event_kind"].values}) == 1
