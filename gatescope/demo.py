@@ -14,6 +14,7 @@ from .demo_sentences import TEXTS
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.figure import Figure
 
     from .demo_findings import Findings
 
@@ -22,8 +23,8 @@ PACKAGE, IMPORTED = "arabic-diacritizer", "diacritize"
 Say = Callable[[str], None]
 
 
-def run(out: Path, *, texts: Sequence[str] = TEXTS, say: Say | None = None) -> None:
-    """Record the diacritizer on Arabic texts, and a network of the paper; write both, pictures and findings.
+def run(out: Path, *, texts: Sequence[str] = TEXTS, values: int | None = None, say: Say | None = None) -> None:
+    """Record the diacritizer on Arabic texts, and a network of the paper; write both, pictures, findings and reports.
 
     Parameters
     ----------
@@ -31,6 +32,8 @@ def run(out: Path, *, texts: Sequence[str] = TEXTS, say: Say | None = None) -> N
         A new or empty folder, or one that an earlier run filled: its results are replaced, anything else in it stays.
     texts
         What the model reads; the demo's own by default.
+    values
+        Of each signal, how many the reports read at most; by default as many as `gatescope report`.
     say
         Called with every line for the user; prints by default.
 
@@ -68,10 +71,13 @@ def run(out: Path, *, texts: Sequence[str] = TEXTS, say: Say | None = None) -> N
             from .demo_report import report
 
             text = f"{report(recording, saturated, found)}\n{beside}"
-            write_results(folder, recording, saturated, found, example, text)
+            pictures = write_results(folder, recording, saturated, found, example, text)
+        with stage(say, "Writing report.html and cerg-latch.html: every measure on both (half a minute)"):
+            write_reports(folder, out, recording, example, (text.removesuffix(beside), beside), pictures, values)
     say("\n" + text)
     listed = ", ".join(sorted(path.name for path in out.iterdir() if not path.name.startswith(".")))
     say(f"Written to {out}: {listed}")
+    say(f"Open {out / 'report.html'} in a browser: findings, pictures with how to read them, and the code of each.")
     say(
         f"Look at every unit yourself:\n\n    {dashboard_command(out)}\n\n"
         f"and, for the units that tell spaces best, add {dashboard_view(found)} to the address.\n"
@@ -141,7 +147,7 @@ def word_starts(text: str) -> list[bool]:
 
 def write_results(
     folder: Path, recording: "xr.Dataset", saturated: "xr.Dataset", found: "Findings", example: "xr.Dataset", text: str
-) -> None:
+) -> "dict[str, Figure]":
     from . import demo_figures as figures
     from .demo_paper import NAME, figure_paper
     from .probe.store import save_recording
@@ -159,6 +165,32 @@ def write_results(
     for name, figure in pictures.items():
         figure.savefig(folder / f"{name}.png", dpi=110)
     (folder / "findings.md").write_text(f"# What the gates of two networks do\n\n{text}", encoding="utf-8")
+    return pictures
+
+
+def write_reports(
+    folder: Path,
+    out: Path,
+    recording: "xr.Dataset",
+    example: "xr.Dataset",
+    texts: tuple[str, str],
+    pictures: "dict[str, Figure]",
+    values: int | None,
+) -> None:
+    """A report of each recording, with what the demo says of it, and its pictures, before what `describe` says."""
+    from .demo_html import write_report
+    from .demo_paper import NAME
+
+    own = {
+        "Forget gates of the units that tell spaces best, over one text": pictures["gates"],
+        "The first of them: its forget gate above its memory": pictures["traces"],
+        "For every character, how many units' forget gates shut (up) or open (down) at it": pictures["characters"],
+    }
+    holder = {"The forget gate of the block that remembers above the states of its cells": pictures[NAME]}
+    places = {"report": (recording, "recording.zarr", texts[0], own)}
+    places |= {NAME: (example, f"{NAME}.zarr", texts[1], holder)}
+    for name, (one, lies, text, shown) in places.items():
+        write_report(one, folder / f"{name}.html", str(out / lies), text, shown, values=values)
 
 
 def dashboard_command(out: Path) -> str:
@@ -169,10 +201,10 @@ def dashboard_command(out: Path) -> str:
 
 
 def dashboard_view(found: "Findings") -> str:
-    """The query of the dashboard's address that shows the units of the report's traces over a text."""
+    """The end of the dashboard's address that shows the units of the report's traces over a text."""
     place, units = found.there[0], ",".join(str(best.unit) for best in found.there[:3])
     where = f"layer={place.layer}&direction={place.direction}"
-    return f"?recording=recording.zarr&signal=forget_gate&{where}&label=character&unit={units}"
+    return f"gates?recording=recording.zarr&signal=forget_gate&{where}&label=character&unit={units}"
 
 
 def near(path: Path) -> str:

@@ -37,8 +37,8 @@ class Opened(NamedTuple):
     name: str
 
 
-def page(opened: Opened, *, values: int, say: Say, notes: Sequence[str] = ()) -> str:
-    """The whole file as text; `notes` are sentences to begin with."""
+def page(opened: Opened, *, values: int, say: Say, notes: Sequence[str] = (), before: str = "") -> str:
+    """The whole file as text; `notes` are sentences to begin with, `before` is HTML that comes before the sections."""
     names = list(opened.modules)
     title = f"gatescope report: {names[0] if len(names) == 1 else opened.name}"
     sections = []
@@ -49,10 +49,9 @@ def page(opened: Opened, *, values: int, say: Say, notes: Sequence[str] = ()) ->
     body = [f"<header><h1>{html.said(title)}</h1>", html.paragraph(opened.name, "soft")]
     body += [html.paragraph(note, "warning") for note in notes]
     body += [menu([(f"m{number}", name) for number, name in enumerate(names)]) if len(names) > 1 else "", "</header>"]
-    made = (
-        f"Written by gatescope {VERSION}. Everything is in this file; it asks nobody for anything and runs no script."
-    )
-    return html.document(title, "\n".join([*body, *sections, f"<footer>{html.paragraph(made, 'soft')}</footer>"]))
+    made = f"Written by gatescope {VERSION}. Everything is in this file: it fetches nothing and runs no script."
+    foot = f"<footer>{html.paragraph(made, 'soft')}</footer>"
+    return html.document(title, "\n".join([*body, before, *sections, foot]))
 
 
 def menu(places: Sequence[tuple[str, str]]) -> str:

@@ -1,9 +1,10 @@
 """The demo on the real model: what it writes, that its numbers are true, and what it leaves alone."""
 
+import html
 import os
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +14,7 @@ import pytest
 import xarray as xr
 
 import gatescope as gs
-from gatescope import demo
+from gatescope import demo, report_page
 from gatescope.demo_findings import apart, findings, runner_up, shut_auc
 from gatescope.demo_folder import FORGOTTEN, MARK, results_folder
 from gatescope.demo_sentences import TEXTS
@@ -22,13 +23,16 @@ if find_spec("diacritize") is None:
     pytest.skip("arabic-diacritizer is not installed; install gatescope[examples]", allow_module_level=True)
 
 FEW = TEXTS[12:24]
+READ = 40_000  # values of each signal that the reports of these tests read
 RESULTS = [
+    "cerg-latch.html",
     "cerg-latch.png",
     "cerg-latch.zarr",
     "characters.png",
     "findings.md",
     "gates.png",
     "recording.zarr",
+    "report.html",
     "saturation.png",
     "traces.png",
 ]
@@ -40,11 +44,19 @@ class Run(NamedTuple):
     recording: xr.Dataset
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick_reports() -> Iterator[None]:
+    """Reports without the general pictures, which have tests of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report_page, "pictures", lambda recording, view, space: iter(()))
+        yield
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     out = tmp_path_factory.mktemp("demo") / "results"
     lines: list[str] = []
-    demo.run(out, texts=FEW, say=lines.append)
+    demo.run(out, texts=FEW, values=READ, say=lines.append)
     recording = gs.open_recording(out / "recording.zarr")
     assert isinstance(recording, xr.Dataset)
     return Run(out, "\n".join(lines), recording.load())
@@ -91,6 +103,17 @@ def test_the_demo_writes_what_it_says(run: Run) -> None:
         assert picture.stat().st_size > 10_000
     text = (run.out / "findings.md").read_text(encoding="utf-8")
     assert text.split("\n", 2)[2] in run.said
+
+
+def test_the_reports_hold_what_the_demo_says_and_what_describe_says(run: Run) -> None:
+    report, example = ((run.out / name).read_text(encoding="utf-8") for name in ("report.html", "cerg-latch.html"))
+    assert f"gs.open_recording({str(run.out / 'recording.zarr')!r})" in html.unescape(report)
+    for row in table(run.said, "The units that tell spaces best"):
+        assert "".join(f"<td>{cell}</td>" for cell in row) in report
+    assert report.count("data:image/png") == 3
+    part = gs.open_recording(run.out / "cerg-latch.zarr")
+    assert html.escape(gs.describe(part, most=1)["text"].item()) in example
+    assert max(map(len, (report, example))) < 5_000_000
 
 
 def test_the_demo_says_a_dashboard_command_that_is_there(run: Run) -> None:
@@ -236,10 +259,10 @@ def test_a_text_outside_the_models_alphabet_is_refused() -> None:
 
 
 def test_running_again_replaces_the_results_and_keeps_what_others_put_there(run: Run) -> None:
-    before = {name: (run.out / name).read_bytes() for name in RESULTS if not name.endswith(".zarr")}
+    before = {name: (run.out / name).read_bytes() for name in RESULTS if name.endswith((".png", ".md"))}
     (run.out / "findings.md").write_text("stale")
     (run.out / "my notes.txt").write_text("keep me")
-    demo.run(run.out, texts=FEW, say=lambda line: None)
+    demo.run(run.out, texts=FEW, values=READ, say=lambda line: None)
     assert listed(run.out) == sorted([*RESULTS, MARK, "my notes.txt"])
     assert (run.out / "my notes.txt").read_text() == "keep me"
     assert {name: (run.out / name).read_bytes() for name in before} == before
