@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from .open_forward import running
 from .opened import tapped
 from .replacement import Replacement, Step, replacement
 from .site import Index, Site, sites, sites_that_exist
@@ -146,6 +147,8 @@ class Clamp:
             rows, last = self.chosen[count], time
             if isinstance(time, int):
                 rows = rows if site.time.holds(time) else []
+                if running.lengths is not None:  # a row that has ended has no more steps
+                    rows = [row for row in rows if time < running.lengths[row]]
                 times: int | list[int] = time
             else:
                 every = time.tolist()
@@ -154,8 +157,7 @@ class Clamp:
             self.seen = max(self.seen[0], last + 1), max(self.seen[1], count)
             if rows:
                 self.steps.update([times] if isinstance(times, int) else times)
-                if len(self.rows) < len(rows) or not isinstance(times, int):
-                    self.rows.update(rows)
+                self.rows.update(rows)
         return Step(layer, direction, rows, times)
 
     def replaced(self, value: Tensor, step: Step) -> Tensor:

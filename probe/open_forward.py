@@ -3,14 +3,15 @@
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from inspect import signature
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
@@ -90,6 +91,28 @@ class OpenForward(ABC):
 
 
 OpenForward.__call__._torchdynamo_disable = True  # type: ignore[attr-defined]
+
+
+class Running(threading.local):
+    """The call of an open stack that a thread is in: how many steps each row of the caller's batch has."""
+
+    lengths: list[int] | None = None  # where the input is packed
+
+
+running = Running()
+
+
+@contextmanager
+def lasting(packed: object) -> Iterator[None]:
+    """For a block, the lengths of packed input are told."""
+    before = running.lengths
+    try:
+        if isinstance(packed, PackedSequence):
+            _, lengths = pad_packed_sequence(packed._replace(data=packed.data[:, :0]))
+            running.lengths = lengths.tolist()
+        yield
+    finally:
+        running.lengths = before
 
 
 class Waiting(threading.local):
@@ -187,7 +210,8 @@ class OpenTorchStack(OpenTorch):
         elif args[8]:
             rows = input.transpose(0, 1)
         states = (state,) if isinstance(state, Tensor) else tuple(state)
-        output, last = run_kernel(cells, rows, states, dropout if training else 0.0, tap)
+        with lasting(rows):
+            output, last = run_kernel(cells, rows, states, dropout if training else 0.0, tap)
         if not packed and args[8]:
             output = output.transpose(0, 1)
         return output, *last
@@ -237,7 +261,8 @@ class OpenStack(OpenForward):
     def run(self, tap: StepTap | None, *args: Any, **kwargs: Any) -> Any:
         given = kwargs.pop("tap", None)
         taps = [each for each in (given, tap) if each is not None]
-        return self.own(*args, **kwargs, tap=Chain(taps) if taps else None)
+        with lasting(next(iter((*args, *kwargs.values())), None)):
+            return self.own(*args, **kwargs, tap=Chain(taps) if taps else None)
 
 
 class OpenCell(OpenForward):

@@ -224,6 +224,7 @@ def labelled(value: xr.Dataset | xr.DataArray, site: Site) -> Table:
                 f"{', '.join(str(name) for name in value.data_vars)}. Record that signal, or give another one of it."
             )
         value = value[site.signal]
+    value = value.expand_dims([dim for dim in (*DIMS, *UNIT_DIMS) if dim in value.coords and value[dim].ndim == 0])
     unit = next((dim for dim in UNIT_DIMS if dim in value.dims), None)
     strange = [str(dim) for dim in value.dims if dim not in (*DIMS, unit)]
     if strange:
@@ -262,7 +263,7 @@ def positions(value: xr.DataArray, unit: str, site: Site) -> list[int]:
     if missing:
         raise ValueError(
             f"value must hold every unit that it is laid on; unit {missing[0]} of {site.path!r} is missing. Choose "
-            "unit=..., or give them all."
+            "unit=..., give them all, or take one for all with .isel(unit=0, drop=True)."
         )
     return [labels[number] for number in site.units]
 

@@ -145,6 +145,18 @@ def test_rows_of_packed_input_are_those_of_the_callers_batch(kind, order):
     np.testing.assert_allclose(pad_packed_sequence(output)[0].detach(), expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("make", [lambda: build("GRU"), lambda: gs.from_torch(build("GRU"))], ids=["torch", "ours"])
+def test_a_packed_row_that_has_ended_has_no_more_steps(make):
+    module, shapes = make(), []
+    packed = pack_padded_sequence(batch(), torch.tensor(LENGTHS), enforce_sorted=False)
+    with gs.intervene(module, "update_gate", lambda gate: shapes.append(len(gate)) or gate):
+        module(packed)
+    assert shapes == [3, 2, 2, 2, 1, 1, 1]
+    never = pytest.raises(ValueError, match="time 5, sequence 0 never came")
+    with never, gs.intervene(module, "update_gate", 0.0, sequence=0, time=5):
+        module(packed)
+
+
 @pytest.mark.parametrize("form", ["unbatched", "batch_first"])
 def test_unbatched_and_batch_first_inputs_have_their_rows_and_steps(form):
     module, x = build("GRU", batch_first=form == "batch_first"), batch(rows=1 if form == "unbatched" else 3)
@@ -383,6 +395,23 @@ def test_a_recording_is_matched_by_its_labels_and_patched_in():
     shuffled = recording.isel(unit=[3, 0, 1, 2], time=slice(None, None, -1), layer=[1, 0], sequence=[2, 0, 1])
     with gs.intervene(module, "forget_gate", shuffled, unit=[1, 3], time=[2, 5]):
         assert torch.equal(module(x)[0], output)
+
+
+def test_one_layer_direction_or_step_of_a_recording_is_that_one_and_not_all():
+    module, x = build("GRU", num_layers=2), batch()
+    with torch.no_grad():
+        recording = gs.record(module, x + 1)
+    one = recording.hidden_state.sel(layer=1, time=3)
+    for missing in ({}, {"layer": 1}):
+        told = pytest.raises(ValueError, match=r"value must (hold|have) every (layer|time) that it is laid on")
+        with told, gs.intervene(module, "hidden_state", one, **missing):
+            module(x)
+    with gs.intervene(module, "hidden_state", one, layer=1, time=3):
+        output, _ = module(x)
+    np.testing.assert_array_equal(output[3].detach(), one.isel(direction=0))
+    with gs.intervene(module, "hidden_state", one.drop_vars(["layer", "time"])):
+        output, _ = module(x)
+    np.testing.assert_array_equal(output.detach(), np.broadcast_to(one.isel(direction=0), (7, 3, 4)))
 
 
 def test_a_run_whose_states_are_all_patched_shows_the_other_runs_states():
