@@ -223,7 +223,7 @@ def show_ways_out(
         begin = f"shares = gs.gradient_flow(recording.sel(sequence=[{view.sequence}]), horizons=[1], end=-1)"
         more += [begin, f"gs.plot_path_share(shares, sequence={view.sequence}, {place})"]
     ways_out.show(
-        f"gradient-flow-{view.name}",
+        view.name,
         code=view.code(*code[:2], *more, *code[2:], here=True),
         tables={"half-life": lambda: flow_curves.rows(lines)},
         results=kept,

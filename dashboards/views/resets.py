@@ -262,7 +262,7 @@ def show_agreement(view: View, found: Found, units: list[int]) -> None:
         "boundaries with a reset. p: the probability of as many hits if its resets were shifted in time, corrected "
         "over all units."
     )
-    st.text(verdict(here))
+    st.text(verdict(here) + hint(here, found.tolerance))
     left, right = st.columns(2)
     name = f"{view.entry.name}-{view.name}-{found.kind}-{found.rule}-{found.tolerance}"
     with left:
@@ -294,6 +294,16 @@ def verdict(here: xr.Dataset) -> str:
         return said
     chance = f", p {numbers[2]:.1e}" if np.isfinite(numbers[2]) else ""
     return f"{said} All units together: precision {numbers[0]:.2f}, recall {numbers[1]:.2f}{chance}."
+
+
+def hint(here: xr.Dataset, tolerance: int) -> str:
+    """What to allow for, where most resets are off by the same number of steps."""
+    counts, lags = here["layer_lags"].to_numpy(), here["lag_step"].to_numpy()
+    lag = int(lags[counts.argmax()])
+    if not counts.any() or abs(lag) <= tolerance:
+        return ""
+    steps = f"{abs(lag)} step{'s' * (abs(lag) > 1)}"
+    return f" The most frequent lag is {steps} {'after' if lag > 0 else 'before'} a boundary: allow for it above."
 
 
 def take_points(key: str) -> None:
@@ -374,7 +384,7 @@ def show_ways_out(
         kept["triggers"] = result
         pictures["triggers"] = lambda ax: plot_triggers(result, **view.place, ax=ax)
     ways_out.show(
-        f"resets-{view.name}",
+        view.name,
         code=view.code(*code_lines(view, found, drawn, averages is not None, cause), here=True),
         tables=tables,
         results=kept,

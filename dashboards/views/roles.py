@@ -237,7 +237,7 @@ def show_ways_out(
         lines.append(f"gs.plot_ablation(lesions, metric={metric!r})")
         pictures["lesions"] = lambda ax: plot_ablation(effects, metric=metric, ax=ax)
     ways_out.show(
-        f"roles-{view.name}",
+        view.name,
         code=view.code(*lines, here=True),
         tables=tables,
         results=kept,

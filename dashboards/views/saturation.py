@@ -215,7 +215,7 @@ def show_ways_out(
         lines += ["", *class_saturation.lines(view.labels, list(by_label), levels)]
         tables["by-label"] = lambda: class_saturation.rows(by_label)
     ways_out.show(
-        f"saturation-{view.name}",
+        view.name,
         code=view.code(*lines, here=True),
         tables=tables,
         results={"saturation": result},

@@ -68,6 +68,15 @@ def test_the_code_on_the_page_counts_and_draws_the_same(opened, place, resetting
     assert scope["triggers"]["layer_trigger"].item() == triggers(expected, "token", at_least=5)["layer_trigger"].item()
 
 
+def test_where_resets_are_off_by_a_step_the_page_says_what_to_allow_for(opened, tmp_path, resetting, reading):
+    late = resetting["boundary"].shift(time=-1, fill_value=False)
+    save_recording(resetting.assign_coords(boundary=late), tmp_path / "run.zarr")
+    page = reading.healthy(opened(tmp_path, view="resets"))
+    assert "1 step after a boundary: allow for it" in reading.texts(page)
+    reading.healthy(page.number_input(key="tolerance").set_value(1).run())
+    assert "allow for it" not in reading.texts(page)
+
+
 def test_an_address_opens_the_view_it_was_taken_from(opened, place, reading):
     page = opened(place, view="resets")
     page.selectbox(key="segments").set_value("token changes").run()
