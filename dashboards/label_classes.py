@@ -5,10 +5,11 @@ import streamlit as st
 import xarray as xr
 
 from ..probe.schema import label_names
-from . import catalogue
-from .chooser import View
+from . import catalogue, choices
+from .chooser import NO_LABEL, View
 
 MOST = 64  # classes by which roles and units can be judged
+FEW = 12  # classes of a label that is taken without being asked for
 
 
 def of(view: View, label: str) -> dict[str, int]:
@@ -35,3 +36,22 @@ def judging(view: View) -> dict[str, int]:
         if view.recording[name].dtype in (object, bool) and 2 <= (count := len(of(view, name))) <= MOST:
             found[name] = count
     return found
+
+
+def usual(found: dict[str, int]) -> str:
+    """The label with the fewest classes, if few: what a latch may hold."""
+    few = {name: count for name, count in found.items() if count <= FEW and name != "boundary"}
+    return min(few, key=lambda name: few[name], default=NO_LABEL)
+
+
+def choose_judge(view: View) -> str | None:
+    """The label by which roles are judged, the same on all pages."""
+    found = judging(view)
+    label = choices.choose(
+        "Label that latches hold and detectors mark",
+        [NO_LABEL, *found],
+        name="judge",
+        default=usual(found),
+        shown=lambda name: name or "none",
+    )
+    return label or None

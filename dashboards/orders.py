@@ -10,7 +10,7 @@ from ..probe.analyzers.predicates import ROLES
 from ..probe.analyzers.resets import resets
 from ..probe.analyzers.roles import roles
 from ..probe.analyzers.timescales import timescales
-from . import results, summary
+from . import results
 from .chooser import View
 
 NUMBER, SCALE, ROLE, RATE, ALIKE = "number", "time scale", "role", "reset rate", "likeness"
@@ -22,7 +22,6 @@ ORDERS = {
     ALIKE: "Units that do the same on these steps stand together: correlation, average linkage.",
 }
 MOST_STEPS, MOST_UNITS = 2_000, 400  # that units are compared on; beyond so many units branches are not turned
-MOST_CLASSES = 64
 
 
 class Order(NamedTuple):
@@ -34,8 +33,8 @@ class Order(NamedTuple):
     code: tuple[str, ...] = ()
 
 
-def ordered(view: View, signal: xr.DataArray, by: str) -> Order:
-    """The units of a signal (time, unit or projection) in an order of `ORDERS`."""
+def ordered(view: View, signal: xr.DataArray, by: str, judge: str | None = None) -> Order:
+    """The units of a signal (time, unit or projection) in an order of `ORDERS`; `judge`: the label that roles take."""
     units = signal[signal.dims[-1]].values.tolist()
     if by == NUMBER:
         return Order(units)
@@ -43,7 +42,7 @@ def ordered(view: View, signal: xr.DataArray, by: str) -> Order:
         return Order([units[place] for place in alike(signal.values)])
     if signal.dims[-1] != "unit":
         return Order(units, said=f"A {signal.dims[-1]} has no {by}.")
-    return {SCALE: _by_scale, RATE: _by_rate, ROLE: _by_role}[by](view, units)
+    return _by_role(view, units, judge) if by == ROLE else {SCALE: _by_scale, RATE: _by_rate}[by](view, units)
 
 
 def _by_scale(view: View, units: list[int]) -> Order:
@@ -74,8 +73,8 @@ def _falling(values: xr.DataArray, code: str, units: list[int], view: View) -> O
     return Order([units[place] for place in (-numbers).argsort(kind="stable")], code=lines)
 
 
-def _by_role(view: View, units: list[int]) -> Order:
-    result = results.of(view, roles, labels=judging(view))
+def _by_role(view: View, units: list[int], judge: str | None) -> Order:
+    result = results.of(view, roles, labels=judge)
     if isinstance(result, str):
         return Order(units, said=result)
     played = result["unit_role"].values.ravel().astype(str)
@@ -84,14 +83,6 @@ def _by_role(view: View, units: list[int]) -> Order:
     groups = [(name, int((played == name).sum())) for name in names if (played == name).any()]
     said = ", ".join(f"{count:,} {name}" for name, count in groups) + "."
     return Order([units[place] for place in places], tuple(groups), said)
-
-
-def judging(view: View) -> str | None:
-    """The label on view, where roles can be told by it."""
-    if view.labels not in summary.text_labels(view.recording):
-        return None
-    classes = set(view.recording[view.labels].values.ravel().tolist()) - {""}
-    return view.labels if 2 <= len(classes) <= MOST_CLASSES else None
 
 
 def alike(values: NDArray[np.floating]) -> NDArray[np.int64]:

@@ -8,7 +8,18 @@ import pandas as pd
 import streamlit as st
 import xarray as xr
 
-from gatescope.dashboards import choices, chooser, figures, orders, reduction, results, search, summary, ways_out
+from gatescope.dashboards import (
+    choices,
+    chooser,
+    figures,
+    label_classes,
+    orders,
+    reduction,
+    results,
+    search,
+    summary,
+    ways_out,
+)
 from gatescope.dashboards.chooser import View
 from gatescope.probe.analyzers.resets import resets
 from gatescope.probe.analyzers.roles import roles
@@ -30,6 +41,7 @@ class Run(NamedTuple):
 
     signal: str
     by: str
+    judge: str | None
     order: orders.Order
     window: tuple[int, int] | None  # None: all steps
     units: list[int]  # with traces
@@ -43,8 +55,8 @@ def show(view: View) -> None:
     for remark in summary.remarks(view.recording):
         st.text(f"⚠ {remark}")
     run = show_run(view, found)
-    pictures = show_unit(view, run)
-    show_ways_out(view, run, pictures)
+    pictures, lines = show_unit(view, run)
+    show_ways_out(view, run, pictures, lines)
 
 
 def choose_place(view: View) -> list[search.Place]:
@@ -102,13 +114,14 @@ def show_run(view: View, found: Sequence[search.Place]) -> Run:
         usual = summary.telling_units(whole[signal])
         units = choices.choose_several("Units as traces", numbers, name="unit", default=usual, most=MOST_TRACES)
     first, last = choose_steps(view, whole.sizes["time"])
-    order = orders.ordered(view, whole[signal].isel(time=slice(first, last + 1)), by)
+    judge = label_classes.choose_judge(view) if by == orders.ROLE else None
+    order = orders.ordered(view, whole[signal].isel(time=slice(first, last + 1)), by, judge)
     events = choose_marks(view)
     chooser.reading(summary.reading(view.recording, signal, view.direction, marked=events is not None))
     if sorted_how := f"{orders.ORDERS[by]} {summary.escaped(order.said)}".strip():
         st.caption(sorted_how)
     window = None if (first, last) == (0, whole.sizes["time"] - 1) else (first, last)
-    run = Run(signal, by, order, window, units, panels)
+    run = Run(signal, by, judge, order, window, units, panels)
     draw_run(view, run, whole, (first, last), events, found)
     return run
 
@@ -232,15 +245,18 @@ def take_box(key: str, options: Sequence[int], first: int, last: int) -> None:
         choices.take_window("time", start, stop)
 
 
-def show_unit(view: View, run: Run) -> dict[str, ways_out.Draw]:
-    """All about one unit, for who asks; returned are its pictures."""
+def show_unit(view: View, run: Run) -> tuple[dict[str, ways_out.Draw], list[str]]:
+    """All about one unit, for who asks; returned are its picture and the code that draws it."""
     if view.recording[run.signal].dims[-1] != "unit" or not run.units:
-        return {}
+        return {}, []
     if not choices.choose_whether("All about one unit", name="about"):
-        return {}
-    with st.columns([1, 3])[0]:
+        return {}, []
+    left, right = st.columns([1, 2])
+    with left:
         unit = choices.choose("Unit", run.units, name="one")
-    given = unit_results(view)
+    with right:
+        judge = run.judge if run.by == orders.ROLE else label_classes.choose_judge(view)
+    given = unit_results(view, judge)
     for said in (f"{name}: {result}" for name, result in given.items() if isinstance(result, str)):
         st.text(said)
     good = {name: result for name, result in given.items() if not isinstance(result, str)}
@@ -250,9 +266,10 @@ def show_unit(view: View, run: Run) -> dict[str, ways_out.Draw]:
 
         return figure_unit(view.recording, unit, **view.where, labels=view.labels, window=run.window, **good)
 
-    key = (view.entry.name, *map(str, (view.where, view.labels, run.window, unit)), *sorted(good))
+    key = (view.entry.name, *map(str, (view.where, view.labels, run.window, unit, judge)), *sorted(good))
     st.image(_drawn(key, draw), width="stretch")
-    return {f"unit {unit}": draw}
+    code = summary.unit_code(unit, view.where, labels=view.labels, judged=judge, window=run.window)
+    return {f"unit {unit}": draw}, code
 
 
 @st.cache_data(max_entries=32, show_spinner="Drawing ...")
@@ -260,17 +277,17 @@ def _drawn(key: tuple[str, ...], _draw: ways_out.Draw) -> bytes:
     return ways_out.picture(_draw, "png")
 
 
-def unit_results(view: View) -> dict[str, Any]:
+def unit_results(view: View, judge: str | None) -> dict[str, Any]:
     """What `figure_unit` takes, of the layer and direction on view."""
     return {
         "saturation": results.of(view, saturation),
         "timescales": results.of(view, timescales),
         "resets": results.of(view, resets),
-        "roles": results.of(view, roles, labels=orders.judging(view)),
+        "roles": results.of(view, roles, labels=judge),
     }
 
 
-def show_ways_out(view: View, run: Run, pictures: dict[str, ways_out.Draw]) -> None:
+def show_ways_out(view: View, run: Run, pictures: dict[str, ways_out.Draw], more: list[str]) -> None:
     """Downloads, and the code that draws the same."""
 
     def heatmap(ax: "Axes") -> None:
@@ -294,12 +311,9 @@ def show_ways_out(view: View, run: Run, pictures: dict[str, ways_out.Draw]) -> N
         panels=run.panels,
         window=run.window,
     )
-    if pictures:
-        unit, judged = int(next(iter(pictures)).removeprefix("unit ")), orders.judging(view)
-        lines += summary.unit_code(unit, view.where, labels=view.labels, judged=judged, window=run.window)
     ways_out.show(
         f"{view.name}-sequence{view.sequence}",
-        code=view.code(*lines),
+        code=view.code(*lines, *more),
         tables={run.signal: table},
         results={"run": on_view(view, run)},
         pictures={run.signal: heatmap, **pictures},

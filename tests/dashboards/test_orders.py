@@ -94,3 +94,18 @@ def test_a_cell_that_keeps_by_no_gate_is_drawn_without_resets_and_says_why(opene
     page = healthy(opened(tmp_path, sort=orders.SCALE))
     assert "this cell keeps by no gate" in texts(page)
     assert {trace["type"] for trace in figure(page)["data"]} == {"heatmap", "scatter"}
+
+
+def test_all_about_one_unit_is_drawn_and_the_code_draws_it_from_the_same_results(opened, folder, resetting):
+    page = healthy(opened(folder, about="yes", unit="1,0", one="0", sequence="1", sort=orders.ROLE, time="3-40"))
+    assert page.get("image")
+    assert page.selectbox(key="one").value == 0
+    assert page.selectbox(key="judge").value == "token"
+    healthy(code_switch(page).set_value(True).run())
+    scope: dict[str, Any] = {}
+    with mpl.rc_context({"backend": "agg"}):
+        exec(page.code[0].value, scope)
+    gate = resetting["forget_gate"].sel(layer=0, direction="forward", sequence=1, unit=0).values[3:41]
+    np.testing.assert_array_equal(scope["figure"].axes[0].lines[0].get_ydata(), gate)
+    events = resets(resetting).sel(layer=0, direction="forward", unit=0).isel(kind=0)
+    assert f"Resets: {int(events['count'])}" in scope["figure"].axes[-1].texts[0].get_text()
