@@ -172,7 +172,7 @@ def show_shares(view: View) -> xr.Dataset | None:
     boundary = "boundary" if "boundary" in run.coords else None
     if np.isnan(run.to_numpy()).all():
         st.text("No step of this sequence has finite shares.")
-        return result
+        return None
     st.plotly_chart(
         flow_figures.path_share_figure(run, labels=view.labels, boundary=boundary, window=window),
         key=f"shares-{view.entry.name}-{view.name}-{view.sequence}-{view.labels}-{window}",

@@ -149,6 +149,9 @@ def show_by_label(
     columns = st.columns([1, 2], vertical_alignment="bottom")
     with columns[0]:
         signal = choices.choose("Signal by label", names, name="signal", default=keeping(view.recording, names))
+    if not saturation_figures.class_shares(found, signal):
+        chooser.nothing("This signal has no finite value on the steps of this label.")
+        return None
     with columns[1]:
         values = list(found)  # which may hold anything: they stand in the address by their rank
         places = choices.choose_several(
