@@ -1,6 +1,7 @@
 """The findings of `describe` on a page: found one kind at a time, and each with the page that shows it."""
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -8,16 +9,15 @@ import streamlit as st
 import xarray as xr
 
 from ..probe.analyzers.describe import conclude
-from ..probe.analyzers.findings import FINDERS, Finding, gradients
+from ..probe.analyzers.findings import FINDERS, Finding
 from ..probe.analyzers.known import Known
 from ..probe.analyzers.saturation import memory_signal
 from ..signals import retention_form
 from . import catalogue, orders, summary
 from .chooser import View
 
-__all__ = ["MOST", "PAGES", "TITLES", "Link", "by", "gradients", "link", "look", "small"]
-
 MOST = 12  # shown, as `describe` returns by default
+TICK = 0.2  # seconds between two words on how far it is
 VALUES = 2**22  # of each signal that are looked at without being asked
 PAGES = {
     "saturation": "saturation",
@@ -48,36 +48,58 @@ def small(recording: xr.Dataset) -> bool:
     return bool(size <= VALUES)
 
 
+class Search:
+    """Looking for findings beside the page, finder by finder."""
+
+    def __init__(self) -> None:
+        self.lock, self.thread = threading.Lock(), threading.Thread()
+        self.found: dict[str, list[Finding]] = {}
+        self.now, self.refused = "", ""
+        self.error: Exception | None = None
+
+    def begin(self, recording: xr.Dataset) -> None:
+        """Start it unless that was done before; one that failed for no reason of the data's is tried again."""
+        with self.lock:
+            if (self.now and self.error is None) or self.thread.is_alive():
+                return
+            self.error = None
+            self.thread = threading.Thread(target=self.run, args=(recording,), daemon=True)
+            self.thread.start()
+
+    def run(self, recording: xr.Dataset) -> None:
+        known = Known(recording)
+        try:
+            for finder in FINDERS:
+                self.now = finder.__name__
+                self.found[self.now] = list(finder(known))
+        except ValueError as error:
+            self.refused = str(error)
+        except Exception as error:  # the page raises it
+            self.error = error
+
+
 def look(view: View, tell: Callable[[float, str], None]) -> xr.Dataset | str:
-    """What `describe` says, finder by finder, so that what was found once is kept; or why it says nothing."""
-    found: list[Finding] = []
-    for number, finder in enumerate(FINDERS):
-        tell(number / len(FINDERS), finder.__name__.replace("_", " "))
-        some = by(view, finder)
-        if isinstance(some, str):
-            return some
-        found += some
-    return conclude(view.recording, found, MOST)
+    """What `describe` says, looked for once for everybody; or why it says nothing. `tell` hears how far it is."""
+    search = _search((view.entry.name, catalogue.version(view.entry), view.module))
+    search.begin(view.recording)
+    while search.thread.is_alive():
+        tell(len(search.found) / len(FINDERS), search.now.replace("_", " "))
+        search.thread.join(TICK)
+    if search.error is not None:
+        raise search.error
+    if search.refused:
+        return search.refused
+    return conclude(view.recording, [finding for some in search.found.values() for finding in some], MOST)
 
 
-def by(view: View, finder: Callable[[Known], Iterator[Finding]]) -> list[Finding] | str:
-    """What one finder finds, looked for once; or why it finds nothing."""
-    which = (view.entry.name, catalogue.version(view.entry), view.module)
-    return _found(which, finder.__name__, _known(which, view.recording))
+def by(view: View, finder: str) -> list[Finding]:
+    """What one finder has found, after `look`."""
+    return _search((view.entry.name, catalogue.version(view.entry), view.module)).found.get(finder, [])
 
 
-@st.cache_resource(max_entries=4, show_spinner=False)
-def _known(which: tuple[str, ...], _recording: xr.Dataset) -> Known:
-    """What finders share: events of resets and the like."""
-    return Known(_recording)
-
-
-@st.cache_resource(max_entries=128, show_spinner=False)
-def _found(which: tuple[str, ...], finder: str, _known: Known) -> list[Finding] | str:
-    try:
-        return list(next(each for each in FINDERS if each.__name__ == finder)(_known))
-    except ValueError as error:
-        return str(error)
+@st.cache_resource(max_entries=16, show_spinner=False)
+def _search(which: tuple[str, ...]) -> Search:
+    return Search()
 
 
 def link(view: View, finding: xr.Dataset) -> Link:

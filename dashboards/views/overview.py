@@ -117,7 +117,7 @@ def show_findings(view: View, late: Any) -> None:
     result = findings.look(view, lambda share, what: bar.progress(share, f"Looking at {what} ..."))
     bar.empty()
     with late.container():
-        show_check(st, gradients(view))
+        show_check(st, gradients(view, result))
     if isinstance(result, str):
         chooser.nothing("Findings cannot be had from this recording.", result)
         return
@@ -135,13 +135,13 @@ def show_findings(view: View, late: Any) -> None:
     )
 
 
-def gradients(view: View) -> Check:
+def gradients(view: View, result: xr.Dataset | str) -> Check:
     """What the findings say of gradients, in all layers and directions."""
     if "weight_hh" not in view.recording and "step_jacobian" not in view.recording:
         return Check(GRADIENTS, "", "cannot be followed: the recurrent weights were not recorded")
-    found = findings.by(view, findings.gradients)
-    if isinstance(found, str):
-        return Check(GRADIENTS, "", found)
+    found = findings.by(view, "gradients")
+    if isinstance(result, str):
+        return Check(GRADIENTS, "", "not looked at")
     if not found:
         return Check(GRADIENTS, GOOD, "neither vanishing nor exploding where they could be followed")
     said = [finding.text.removeprefix("Gradients are ").split(":")[0] for finding in found]
