@@ -199,7 +199,9 @@ def attribution(
         start = baseline_values(baseline, source, draws)
         answer = asking.answer(chosen, output, start, settings, draws)
         check_finite(answer.output, asking.at_real_steps(answer.baseline_output), answer.values)
-        result = dataset(asking, answer, chosen, settings, None if is_number(baseline) else start)
+        result = dataset(
+            asking, answer, chosen, settings, start if chosen.compares and not is_number(baseline) else None
+        )
         result = with_labels(result, labels, source.actual.shape[1])
     result = with_warning(result, chosen, tolerance)
     return result.assign_attrs(
@@ -209,7 +211,7 @@ def attribution(
         target=described(target),
         module=asked.path,
         cell=asked.kind,
-        baseline=float(baseline) if is_number(baseline) else "given",
+        baseline="none" if not chosen.compares else float(baseline) if is_number(baseline) else "given",
         initial_state="baseline" if to == "initial_state" else "the model's own",
         together=int(asking.together),
         by="step" if settings.by_step else "feature",
@@ -306,7 +308,7 @@ def checked_output(asked: Asked) -> Tensor:
             if source is None or isinstance(source, SignalSource)
             else source.actual[again.to(source.actual.device)]
         )
-        other = asked.runs(values, again)
+        other = run_again(asked, values, again)
     allowed = torch.finfo(own.dtype).eps ** 0.5 * max(1.0, float(own.abs().max()))
     apart = float((other - own[again.to(own.device)]).abs().max())
     if not apart <= allowed:
@@ -316,6 +318,18 @@ def checked_output(asked: Asked) -> Tensor:
             "arguments that have a place for each sequence."
         )
     return own
+
+
+def run_again(asked: Asked, values: Tensor | None, rows: Tensor) -> Tensor:
+    """A run on other rows than the caller's own, which some models cannot do."""
+    try:
+        return asked.runs(values, rows)
+    except (RuntimeError, IndexError) as error:
+        raise ValueError(
+            f"the model must run on its sequences in another order, each twice; it raised {type(error).__name__}: "
+            f"{' '.join(str(error).split())}. Say batch_first if the input's dims were taken for each other, and hand "
+            "over what the model keeps between calls."
+        ) from error
 
 
 def check_finite(*values: Tensor | None) -> None:

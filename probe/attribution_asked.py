@@ -61,7 +61,7 @@ class Asked:
         self.part, calls = first
         self.path = next(path for path, part in parts.items() if part is self.part)
         self.calls = len(calls)
-        self.layout = layout_of(self.call[self.key], calls, lengths, batch_first)
+        self.layout = layout_of(self.call, self.key, calls, lengths, batch_first)
         self.target, self.output = target, output
         self.runs = Runs(model, self.call, self.key, self.layout, Reader(target, self.layout.lengths))
         self.runs.whole_module = self.part is model
@@ -126,7 +126,6 @@ class Asked:
             raise ValueError(
                 f"{place.path!r} must read all {self.layout.sequences} sequences at each step; {len(values)} came."
             )
-        self.runs.signal_lengths = self.lengths_for(values.shape[1])
         return values
 
     def lengths_for(self, steps: int) -> Tensor:
@@ -140,7 +139,8 @@ class Asked:
         if not isinstance(self.target, Unit):
             return
         place = self.place(self.target.layer, self.target.direction, self.target.module)
-        units = self.signal(self.target.signal, place).shape[-1]
+        _, steps, units = self.signal(self.target.signal, place).shape
+        self.runs.signal_lengths = self.lengths_for(steps)
         if not 0 <= self.target.unit < units:
             raise ValueError(f"unit of the target must be one of 0 to {units - 1}; {self.target.unit} came.")
         self.runs.site, self.runs.site_at = self.target, place
@@ -148,7 +148,7 @@ class Asked:
     def source(self, layer: int | None, direction: str | None) -> Source:
         """What the attribution is given to."""
         if self.to == "input":
-            given = self.call[self.key]
+            given = self.call.at(self.key)
             data = given.data if isinstance(given, PackedSequence) else given
             if data.is_floating_point():
                 return InputSource(given, self.key, self.layout)

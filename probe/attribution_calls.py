@@ -30,7 +30,7 @@ class Call(NamedTuple):
     args: list[Any]
     kwargs: dict[str, Any]
 
-    def __getitem__(self, key: Any) -> Any:
+    def at(self, key: Key) -> Any:
         return self.args[key] if isinstance(key, int) else self.kwargs[key]
 
     def put(self, key: Key, value: Any) -> None:
@@ -109,47 +109,59 @@ class Layout(NamedTuple):
     steps: int
     lengths: Tensor
     batch_first: bool
-    packed: bool
-
-    @property
-    def real(self) -> Tensor:
-        """Which steps are no padding, (sequence, time)."""
-        return torch.arange(self.steps) < self.lengths.unsqueeze(1)
+    sorting: Tensor
+    """What sequences are sorted by, the largest first, as models that pack them may need it."""
 
     @property
     def ragged(self) -> bool:
-        return self.packed or bool((self.lengths < self.steps).any())
+        return bool((self.lengths < self.steps).any())
 
 
-def layout_of(given: Tensor | PackedSequence, calls: list[Seen], lengths: Any, batch_first: bool | None) -> Layout:
+def layout_of(call: Call, key: Key, calls: list[Seen], lengths: Any, batch_first: bool | None) -> Layout:
     """What is sequence and what time in the model's input, from what came to its recurrent module."""
+    given, first = call.at(key), calls[0]
     if isinstance(given, PackedSequence):
         if lengths is not None:
             raise ValueError("lengths must be left out where the input is packed; both came. The packing knows them.")
         own = seen(nn.Module(), given)
-        return Layout(own.sequences, own.steps, torch.as_tensor(own.lengths), True, True)
-    first = calls[0]
-    steps = sum(call.steps for call in calls)
+        ends = torch.as_tensor(own.lengths)
+        return Layout(own.sequences, own.steps, ends, True, ends)
+    if given.dim() < 2 or 0 in given.shape[:2]:
+        raise ValueError(
+            f"inputs must hold at least one sequence of at least one step; shape {tuple(given.shape)} came."
+        )
+    read = sum(one.steps for one in calls)
     shape = tuple(given.shape[:2])
     if batch_first is None:
-        batch_first = orientation(shape, first.sequences, steps, first.batch_first)
-    if given.dim() < 2:
-        raise ValueError(f"inputs must have dims of sequences and steps; shape {tuple(given.shape)} came.")
-    sequences, own_steps = shape if batch_first else shape[::-1]
+        batch_first = orientation(shape, first.sequences, read, first.batch_first)
+    sequences, steps = shape if batch_first else shape[::-1]
+    packed = first.lengths if first.lengths is not None and len(first.lengths) == sequences else None
     if lengths is not None:
-        ends = torch.from_numpy(check_lengths(lengths, sequences, own_steps))
-    elif first.lengths is not None and own_steps == steps and len(first.lengths) == sequences:
-        ends = first.lengths
+        ends = torch.from_numpy(check_lengths(lengths, sequences, steps))
+    elif packed is not None and (read == steps or is_argument(packed, call)):
+        ends = packed
     else:
-        ends = torch.full((sequences,), own_steps)
-    if sequences and int(ends.min()) < 1:
+        ends = torch.full((sequences,), steps)
+    if int(ends.min()) < 1:
         raise ValueError("every sequence must have at least one step; one of length 0 came. Leave it out.")
-    return Layout(sequences, own_steps, ends, batch_first, first.lengths is not None)
+    return Layout(sequences, steps, ends, batch_first, ends if packed is None else packed)
+
+
+def is_argument(lengths: Tensor, call: Call) -> bool:
+    """Whether the model is told these lengths: then they count steps of its input, which may all be shorter."""
+    for value in (*call.args, *call.kwargs.values()):
+        if isinstance(value, (Tensor, np.ndarray, list, tuple)) and len(value) == len(lengths):
+            found = value.tolist() if isinstance(value, (Tensor, np.ndarray)) else list(value)
+            if found == lengths.tolist():
+                return True
+    return False
 
 
 def orientation(shape: tuple[int, ...], sequences: int, steps: int, own: bool | None) -> bool:
-    """Whether the input has sequences first."""
+    """Whether the input has sequences first: by both sizes, or where steps differ by that of sequences alone."""
     fits = [first for first, wanted in ((True, (sequences, steps)), (False, (steps, sequences))) if shape == wanted]
+    if not fits and shape.count(sequences) == 1:
+        fits = [shape[0] == sequences]
     if len(fits) == 1:
         return fits[0]
     if fits and own is not None:

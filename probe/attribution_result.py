@@ -5,6 +5,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+import torch
 import xarray as xr
 from torch import Tensor
 
@@ -16,7 +17,8 @@ from .labels import check_name, fit
 
 
 def numbers(values: Tensor) -> np.ndarray[Any, Any]:
-    return np.asarray(values.detach().cpu().numpy())
+    values = values.detach().cpu()
+    return np.asarray((values.float() if values.dtype == torch.bfloat16 else values).numpy())  # numpy has no bfloat16
 
 
 def dataset(asking: Asking, answer: Answer, method: Method, settings: Settings, baseline: Tensor | None) -> xr.Dataset:

@@ -33,17 +33,18 @@ class Runs:
     def __call__(self, values: Tensor | None, rows: Tensor, steps: Tensor | None = None) -> Tensor:
         rows = rows.cpu()
         lengths = self.layout.lengths[rows]
-        order = torch.argsort(lengths, descending=True, stable=True)
+        order = torch.argsort(self.layout.sorting[rows], descending=True, stable=True)
         rows, lengths = rows[order], lengths[order]
         call = self.taken(rows)
         with ExitStack() as stack:
-            taps = []
+            taps: list[TapAt | None] = []
             if values is not None and self.source is not None:
                 there = order.to(values.device)
                 imposed = Imposed(values[there], None if steps is None else steps.cpu()[order], lengths)
                 taps.append(self.source.impose(imposed, call, stack))
             site = self.site_tap(self.signal_lengths[rows])
-            taps.append(site and TapAt(self.site_at[0], site))
+            if site is not None:
+                taps.append(TapAt(self.site_at[0], site))
             self.open([tap for tap in taps if tap is not None], stack)
             output = self.model(*call.args, **call.kwargs)
         numbers = self.reader(output, rows, self.layout.batch_first) if site is None else site.value()
@@ -129,7 +130,7 @@ def held(model: nn.Module, seed: int) -> Iterator[None]:
         if devices:
             stack.enter_context(differentiable_in_eval())
         try:
-            torch.random.default_generator.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)
             for device in devices:
                 torch.cuda.default_generators[device].manual_seed(seed)
             np.random.seed(seed % 2**32)

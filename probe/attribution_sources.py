@@ -54,7 +54,7 @@ class InputSource:
 
     def impose(self, imposed: Imposed, call: Call, stack: ExitStack) -> None:
         values = imposed.values.reshape(*imposed.values.shape[:2], *self.shape)
-        call.put(self.key, as_given(call[self.key], values, imposed.lengths, self.layout))
+        call.put(self.key, as_given(call.at(self.key), values, imposed.lengths, self.layout))
 
 
 def rows_first(given: Tensor | PackedSequence, layout: Layout) -> Tensor:

@@ -122,7 +122,7 @@ class Reader:
 
     def __call__(self, output: Any, rows: Tensor, batch_first: bool) -> Tensor:
         if self.function is not None:
-            return self.checked(self.function(output), len(rows))
+            return self.checked(self.called(output, len(rows)), len(rows))
         shown = first_tensor(output)
         if isinstance(shown, PackedSequence):
             shown, batch_first = pad_packed_sequence(shown, batch_first=True)[0], True
@@ -138,6 +138,18 @@ class Reader:
         if len(shown) != len(rows):
             raise misfit(shown, len(rows))
         return self.picked(shown, rows)
+
+    def called(self, output: Any, rows: int) -> Any:
+        """What the caller's function says of an output, which holds other rows than the caller knows."""
+        if self.function is None or rows == self.sequences:
+            return None if self.function is None else self.function(output)
+        try:
+            return self.function(output)
+        except (IndexError, RuntimeError, ValueError) as error:
+            raise ValueError(
+                f"target must be a function for any number of sequences, in any order; with {rows} in the place of "
+                f"{self.sequences} it raised {type(error).__name__}. Give classes that differ as a list instead."
+            ) from error
 
     def at_step(self, shown: Tensor, rows: Tensor, batch_first: bool) -> Tensor:
         """The class's number at the step asked for, counted within each sequence."""

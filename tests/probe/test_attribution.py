@@ -390,6 +390,85 @@ def test_from_where_a_state_starts_may_be_given_in_the_modules_own_form():
     np.testing.assert_allclose(found.baseline[:, 0, 0, 0], np.ones((3, 5)))
 
 
+def test_states_that_are_replaced_together_do_not_follow_from_each_other():
+    model, x = made(Classifier), batch()
+    found = gs.attribution(model, x, target=1, to="cell_state", together=True)
+    base = opened(model, x, lambda name, value, time: value)
+    held = opened(model, x, lambda name, value, time: torch.zeros_like(value) if name == "cell_state" else value)
+    np.testing.assert_allclose(found.by_step.sum("time"), base - held, atol=1e-6)
+
+
+def test_steps_and_units_of_a_gate_that_are_not_chosen_follow():
+    model, x = made(Classifier), batch()
+    found = gs.attribution(model, x, target=1, to="input_gate", time=[1, 2], unit=3)
+
+    def change(name, value, time):
+        return value.index_fill(1, torch.tensor([3]), 0) if name == "input_gate" and time in (1, 2) else value
+
+    base = opened(model, x, lambda name, value, time: value)
+    np.testing.assert_allclose(found.by_step.sum("time"), base - opened(model, x, change), atol=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_the_model_does_not_use_gets_nothing(method):
+    model, x = made(Classifier), batch()
+    with torch.no_grad():
+        model.rnn.weight_ih_l0[:, 1] = 0
+    found = gs.attribution(model, x, target=1, method=method, n_steps=5, n_samples=2, by=None)
+    if method != "occlusion":  # which does not tell features apart
+        assert np.abs(found.attribution[..., 1]).max() < 1e-7
+        assert np.abs(found.attribution[..., 0]).max() > 1e-3
+
+
+def test_a_lesion_by_hand_is_attributed_under_like_any_model():
+    model, x = made(Classifier), batch()
+    with gs.intervene(model, "forget_gate", 0.0, unit=2):
+        found = gs.attribution(model, x, target=1)
+    lesioned = opened(
+        model, x, lambda name, value, time: value * (torch.arange(5) != 2) if name == "forget_gate" else value
+    )
+    np.testing.assert_allclose(found.output, lesioned, atol=1e-12)
+    assert not found.incomplete.any()
+
+
+class Translator(nn.Module):
+    """Reads with one network and writes three steps with another."""
+
+    def __init__(self):
+        super().__init__()
+        self.reader = nn.GRU(3, 5, batch_first=True)
+        self.writer = nn.GRUCell(5, 5)
+
+    def forward(self, x):
+        state = self.reader(x)[1][0]
+        read, shown = state, []
+        for _ in range(3):
+            state = self.writer(read, state)
+            shown.append(state)
+        return torch.stack(shown, 1)
+
+
+def test_a_network_that_takes_other_steps_than_its_input_has_is_attributed_to():
+    model, x = made(Translator), batch()
+    asked = {"target": lambda output: output[:, -1, 0], "n_steps": 20}
+    found = gs.attribution(model, x, to="update_gate", module="writer", **asked)
+    assert dict(found.sizes) == {"sequence": 3, "time": 3, "unit": 5}
+    assert not found.incomplete.any()
+    gate = gs.attribution(model, x, target=gs.unit("update_gate", unit=1, time=2, module="writer"))
+    assert (np.abs(gate.by_step) > 1e-6).all()
+    across = gs.attribution(
+        model, x, target=gs.unit("update_gate", unit=1, module="writer"), to="hidden_state", module="reader"
+    )
+    assert dict(across.sizes) == {"sequence": 3, "time": 6, "unit": 5}
+
+
+def test_lengths_that_are_all_shorter_than_the_batch_are_known_from_the_packing():
+    model, x = made(Packing), batch()
+    found = gs.attribution(model, (x, torch.tensor([5, 4, 2])), target=1, n_steps=5)
+    assert found.length.values.tolist() == [5, 4, 2]
+    assert (found.attribution.values[0, 5:] == 0).all()
+
+
 def test_what_is_run_at_once_changes_nothing():
     model, x = made(Classifier), batch()
     for to in ("input", "cell_state"):

@@ -111,7 +111,7 @@ def test_nothing_is_left_after_success_and_after_errors_in_the_model_and_in_the_
 
     for allowed in (0, 1, needed // 2, needed - 1):
         model.calls, model.allowed = 0, allowed
-        with pytest.raises(RuntimeError, match="the model broke"):
+        with pytest.raises((RuntimeError, ValueError), match="the model broke"):
             run(model, x, method, options)
         assert_as_before(before, model, x)
 
@@ -194,6 +194,10 @@ BAD = {
     "no class": ({"target": None}, "target must fit the model's output|with classes"),
     "a step of an output without": ({"target": (-1, 0)}, r"needs an output \(sequence, time, class\)"),
     "a target that gives all classes": ({"target": lambda out: out}, "one number for each of the 2 sequences"),
+    "a target that knows sequences by their place": (
+        {"target": lambda out: out[range(2), [0, 1]] + 0 * out[:, 0]},
+        "for any number of sequences, in any order; with 4 in the place of 2 it raised",
+    ),
     "a target that gives no tensor": (
         {"target": lambda out: 3.0},
         "one number for each of the 2 sequences of an output",
@@ -258,7 +262,30 @@ def test_whole_numbers_without_an_embedding_are_refused_in_a_sentence():
     gs.attribution(OneHot(), torch.tensor([[1, 2, 3], [0, 2, 1]]), target=0, to="update_gate", n_steps=2)
 
 
-def test_a_single_sequence_without_that_dimension_and_a_square_packed_batch_are_refused_in_a_sentence():
+class PackingAtOnce(nn.Module):
+    """Packs a batch whose time comes first."""
+
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(2, 3)
+
+    def forward(self, x, lengths):
+        return self.rnn(nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False))[1][0]
+
+
+def test_a_packed_batch_as_long_as_wide_is_refused_until_it_is_said_which_is_which():
+    model, x = PackingAtOnce(), torch.randn(3, 3, 2)
+    with pytest.raises(ValueError, match=r"batch_first must say what the first two dims of the input, \(3, 3\), are"):
+        gs.attribution(model, (x, [3, 2, 1]), target=0)
+    found = gs.attribution(model, (x, [3, 2, 1]), target=0, batch_first=False, n_steps=2)
+    assert (found.attribution.values[2, 1:] == 0).all()
+    with pytest.raises(ValueError, match="must run on its sequences in another order, each twice; it raised"):
+        gs.attribution(model, (x, [3, 2, 1]), target=0, batch_first=True, n_steps=2)
+
+
+def test_a_single_sequence_without_that_dimension_and_an_empty_batch_are_refused_in_a_sentence():
+    with pytest.raises(ValueError, match="at least one sequence of at least one step"):
+        gs.attribution(nn.GRU(2, 3), torch.zeros(4, 0, 2), target=(-1, 0))
     with pytest.raises(ValueError, match="inputs must be a batch of sequences"):
         gs.attribution(nn.GRU(2, 3), torch.zeros(4, 2), target=(-1, 0))
     with pytest.raises(TypeError, match="inputs must hold a tensor or a PackedSequence; NoneType came"):
