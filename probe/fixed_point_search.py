@@ -12,6 +12,7 @@ STILL = 1e-13  # largest |F(x) - x| of an entry, relative to 1 + |x|, from which
 FLAT = 1e-7  # of the gradient of q relative to |F(x) - x| and the Jacobian: a lowest point of q above 0
 FIRM = 1e12  # damping at which no step helps any more
 POLISH = 3  # Newton steps at the end
+VALUES = 2**24  # of the Jacobians of the starts that go side by side
 
 
 class Ends(NamedTuple):
@@ -57,8 +58,10 @@ class Least:
 
     def polish(self) -> None:
         """A few plain Newton steps wherever they help: with damping the last digits come slowly."""
-        near = torch.nonzero(half_square(self.rest) < 1e-12).flatten()
-        for _ in range(POLISH if len(near) else 0):
+        for _ in range(POLISH):
+            near = torch.nonzero((half_square(self.rest) < 1e-12) & ~still(self.points, self.rest)).flatten()
+            if len(near) == 0:
+                return
             point, rest = self.points[near], self.rest[near]
             step, failed = torch.linalg.solve_ex(moved(self.dynamics.jacobian(point)), rest)
             tried = point - step
@@ -70,7 +73,8 @@ class Least:
 
 def search(dynamics: StateMap, starts: Tensor, steps: int) -> Ends:
     """From each start, downhill on q to where it is lowest."""
-    return Least(dynamics, starts).run(steps)
+    groups = starts.split(max(1, VALUES // dynamics.size**2))
+    return Ends(*map(torch.cat, zip(*(Least(dynamics, group).run(steps) for group in groups), strict=True)))
 
 
 def moved(jacobian: Tensor) -> Tensor:

@@ -381,3 +381,12 @@ def test_a_recording_of_something_else_is_refused() -> None:
         gs.fixed_points(nn.LSTM(2, 5), input=0.0, starts=other.drop_vars("cell_state"))
     with pytest.raises(ValueError, match=r"layer 1; it has \[0\]"):
         gs.fixed_points(nn.LSTM(2, 5, num_layers=2), input=0.0, starts=other)
+
+
+def test_groups_of_starts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, starts = made("GRU"), torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
+    together = gs.fixed_points(module, input=0.3, starts=starts)
+    monkeypatch.setattr("gatescope.probe.fixed_point_search.VALUES", 3 * 16)
+    apart = gs.fixed_points(module, input=0.3, starts=starts)
+    np.testing.assert_allclose(apart["position"].values, together["position"].values, rtol=0, atol=1e-12)
+    assert apart.attrs["starts"] == 7
