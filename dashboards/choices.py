@@ -102,7 +102,8 @@ def choose_several(
     elif not set(st.session_state[name]) <= set(options):
         st.session_state[name] = [value for value in st.session_state[name] if value in options] or list(default)
     values = st.multiselect(label, options, key=name, max_selections=most, placeholder=placeholder, format_func=shown)
-    _note(name, ",".join(map(str, values)) or NOTHING, name)
+    nothing = NOTHING if default else None  # where nothing is usual, it is no choice that other pages should follow
+    _note(name, ",".join(map(str, values)) or nothing, name)
     return list(values)
 
 

@@ -185,3 +185,13 @@ def test_the_blocks_of_an_example_are_taken_out_on_the_spot(opened, tmp_path, re
         exec(page.code[-1].value, scope)
         mpl.pyplot.close("all")
     assert scope["check"]["finding"].values.ravel().tolist() == table["finding"].tolist()
+
+
+def test_no_unit_with_a_ring_leaves_the_traces_of_other_pages_alone(opened, place, reading):
+    page = reading.healthy(opened(place, view="roles"))
+    assert "unit" not in page.query_params
+    page.multiselect(key="unit").set_value([2]).run()
+    assert page.query_params["unit"] == ["2"] or page.query_params["unit"] == "2"
+    page.multiselect(key="unit").set_value([]).run()
+    reading.healthy(page.switch_page("views/gates.py").run())
+    assert page.multiselect(key="unit").value
