@@ -150,8 +150,10 @@ def ablation(
     args, kwargs = called_with(inputs, inputs_kwargs)
     with evaluating(model):
         own = recording is None
-        if to in ("mean", "resample") and recording is None:
-            names = site.gates if "gate" in over else site.memory
+        names = site.gates if "gate" in over else site.memory
+        if recording is not None:
+            check_recording(recording, site, names)
+        elif to in ("mean", "resample"):
             recording = record(model, *args, inputs_kwargs=kwargs, module=path, signals=names, lengths=lengths)
         fill = Fill(to, recording, own, seed)
         passes = Passes(model, path, args, kwargs, metric, fill, rows, batch_dim, site.cell.hidden_size)
@@ -288,6 +290,20 @@ def check(metric: object, over: str, to: str, rows: int, draws: int, confidence:
             raise ValueError(f"{name} must be at least {least}; {value!r} came.")
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1; {confidence!r} came. Take 0.95.")
+
+
+def check_recording(recording: object, site: Site, names: Sequence[str]) -> None:
+    """Raise where a recording is not of such a module."""
+    if not isinstance(recording, xr.Dataset):
+        raise TypeError(f"recording must be what gatescope.record returned; {type(recording).__name__} came.")
+    lacking = [name for name in names if name not in recording]
+    sizes = {"layer": site.layers, "direction": site.directions, "unit": site.cell.hidden_size}
+    came = {name: recording.sizes.get(name, 0) for name in sizes}
+    if lacking or came != sizes:
+        said = f"it lacks {lacking[0]}" if lacking else f"it has {came}"
+        raise ValueError(
+            f"recording must be of this module, {sizes} with {', '.join(names)}; {said}. Record the model itself."
+        )
 
 
 @contextmanager

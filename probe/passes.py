@@ -143,7 +143,8 @@ class Passes:
             self.proven, _ = self.answer([self.proof], self.inputs)
             if not alike(self.output, self.proven, self.tolerance):
                 break
-        reason = f"no input has a dimension of {self.rows} sequences, as many as the module reads"
+        many = f"{self.rows} sequence{'s'[: self.rows != 1]}"
+        reason = f"no input has a dimension of {many}, as many as the module reads"
         for dims in layouts(self.inputs, self.rows, self.batch_dim):
             if all(dim is None for dim in dims):
                 continue

@@ -292,8 +292,14 @@ def test_a_lesion_in_a_stretch_of_time_acts_there_only(reference: ModuleType) ->
 
 
 def lstm_by_hand(stack: nn.LSTM, x: Array, held: dict[str, Any]) -> Array:
-    """Last hidden states of an LSTM with gates (name -> (units, values)) held."""
+    """Last hidden states of an LSTM with some signals (name -> (units, value)) held."""
     w = {name: value.detach().numpy() for name, value in stack.named_parameters()}
+
+    def hold(name: str, values: Array) -> Array:
+        if name in held:
+            values[held[name][0]] = held[name][1]
+        return values
+
     last = []
     for row in x:
         shown, memory = np.zeros((2, stack.hidden_size))
@@ -301,10 +307,10 @@ def lstm_by_hand(stack: nn.LSTM, x: Array, held: dict[str, Any]) -> Array:
             net = w["weight_ih_l0"] @ value + w["bias_ih_l0"] + w["weight_hh_l0"] @ shown + w["bias_hh_l0"]
             i, f, g, o = np.split(net, 4)
             gates = {"input_gate": sigmoid(i), "forget_gate": sigmoid(f), "output_gate": sigmoid(o)}
-            for name, (units, values) in held.items():
-                gates[name][units] = values
-            memory = gates["forget_gate"] * memory + gates["input_gate"] * np.tanh(g)
-            shown = gates["output_gate"] * np.tanh(memory)
+            for name, opening in gates.items():
+                hold(name, opening)
+            memory = hold("cell_state", gates["forget_gate"] * memory + gates["input_gate"] * np.tanh(g))
+            shown = hold("hidden_state", gates["output_gate"] * np.tanh(memory))
         last.append(shown)
     return np.array(last)
 
@@ -326,6 +332,17 @@ def test_gates_are_held_shut_open_or_at_their_mean(over: Any, to: Any) -> None:
             here = here if over == "gate" else here.sel(unit=units[0])
             np.testing.assert_allclose(here["intact_by_sequence"] + here["effect_by_sequence"], lesioned, rtol=1e-10)
     assert gs.ablation(stack, x, squares(True), over=over).attrs["to"] == "mean"
+
+
+def test_memory_and_what_is_shown_are_each_held_at_their_own_mean() -> None:
+    stack = double(nn.LSTM(3, 4, batch_first=True))
+    x = torch.randn(3, 6, 3, dtype=torch.float64)
+    recording = gs.record(stack, x)
+    result = gs.ablation(stack, x, lambda output: output[1][0][0].sum(1), to="mean")
+    for unit in range(4):
+        held = {name: ([unit], float(recording[name][..., unit].mean())) for name in ("cell_state", "hidden_state")}
+        found = (result["intact_by_sequence"] + result["effect_by_sequence"][:, 0, 0, unit]).values[0]
+        np.testing.assert_allclose(found, lstm_by_hand(stack, x.numpy(), held).sum(1), rtol=1e-10)
 
 
 class Tagger(nn.Module):
@@ -411,11 +428,12 @@ class Mixing(nn.Module):
         return shown.mean() if self.how == "one loss" else shown / shown.sum()
 
 
+@pytest.mark.parametrize("rows", [512, 18], ids=["many copies", "few copies"])
 @pytest.mark.parametrize("how", ["one loss", "mixed", "turned", "words"])
-def test_where_sequences_cannot_be_repeated_lesions_run_one_by_one_and_are_right(how: str) -> None:
+def test_where_sequences_cannot_be_repeated_lesions_run_one_by_one_and_are_right(how: str, rows: int) -> None:
     model = double(Mixing(how))
     x = torch.randn(3, 6, 3, dtype=torch.float64)
-    found = gs.ablation(model, x, lambda output: output)
+    found = gs.ablation(model, x, lambda output: output, rows=rows * (1 + (how == "words")))
     expected = gs.ablation(model, x, lambda output: output, rows=1)
     assert found.attrs["batched"] == 0
     assert found.attrs["remark"].startswith("one by one: ")
@@ -574,6 +592,18 @@ def test_metrics_that_give_no_numbers_are_refused(metric: Any, error: type[Excep
         gs.ablation(nn.LSTM(3, 4), torch.zeros(5, 2, 3), metric)
 
 
+def test_a_recording_of_another_module_is_refused() -> None:
+    stack, x = nn.LSTM(3, 4), torch.ones(5, 2, 3)
+    others: list[tuple[Any, type[Exception], str]] = [
+        (gs.record(nn.GRU(3, 4), x), ValueError, "recording must be of this module, .*; it lacks cell_state"),
+        (gs.record(nn.LSTM(3, 5), x), ValueError, "it has {'layer': 1, 'direction': 1, 'unit': 5}"),
+        ("run.zarr", TypeError, "recording must be what gatescope.record returned; str came"),
+    ]
+    for other, error, said in others:
+        with pytest.raises(error, match=said):
+            gs.ablation(stack, x, lambda o: o[0].sum((0, 2)), to="mean", recording=other)
+
+
 def test_a_metric_that_breaks_under_a_lesion_names_it() -> None:
     torch.manual_seed(0)
     stack, x = nn.LSTM(3, 4), torch.ones(5, 2, 3)
@@ -620,3 +650,33 @@ def test_an_effect_is_that_of_the_same_intervention_by_hand() -> None:
         lesioned = metric(stack(x))
     found = result.sel(unit=3, direction="backward").squeeze()
     np.testing.assert_allclose(found["intact_by_sequence"] + found["effect_by_sequence"], lesioned, rtol=1e-11)
+
+
+def test_the_bar_counts_every_lesion_and_is_closed_also_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Any] = []
+
+    class Bar:
+        def update(self) -> None:
+            said.append("update")
+
+        def close(self) -> None:
+            said.append("close")
+
+    monkeypatch.setattr("gatescope.probe.ablation.bar", lambda calls, **about: said.append((calls, about)) or Bar())
+    stack, x = nn.LSTM(3, 8), torch.ones(4, 2, 3)
+    for rows in (512, 1):
+        gs.ablation(stack, x, lambda o: o[0].sum((0, 2)), rows=rows)
+        assert said == [(8, {"doing": "ablation", "unit": "lesion"}), *["update"] * 8, "close"]
+        said.clear()
+    with pytest.raises(ValueError, match="finite"):
+        gs.ablation(stack, x, lambda o: o[0][-1, :, 7] / o[0][-1, :, 7])
+    assert said[-1] == "close"
+
+
+def test_a_sequence_without_a_batch_runs_one_by_one() -> None:
+    stack, x = double(nn.LSTM(3, 8)), torch.randn(5, 3, dtype=torch.float64)
+    alone = gs.ablation(stack, x, lambda o: o[0].square().sum())
+    batched = gs.ablation(stack, x[:, None], lambda o: o[0].square().sum((0, 2)))
+    assert alone.attrs["remark"] == "one by one: no input has a dimension of 1 sequence, as many as the module reads"
+    assert batched.attrs["batched"] == 1
+    np.testing.assert_allclose(alone["effect"], batched["effect"], rtol=1e-10)
