@@ -46,6 +46,7 @@ from ..probe.schema import label_names
 from . import catalogue, choices, summary
 
 NO_LABEL = ""  # no label is named so
+LONG, FIRST = 400, 150  # of a sequence longer than so many steps, so many are shown at first
 HOW = """import gatescope as gs
 
 recording = gs.record(model, batch)
@@ -149,6 +150,15 @@ def nothing(what: str, why: str = "") -> None:
 def reading(text: str) -> None:
     """The line that says what is shown and how to read it."""
     st.text(text)
+
+
+def usual(steps: int) -> int | None:
+    """How many steps of a sequence to show at first; None: all.
+
+    >>> usual(30), usual(2000)
+    (None, 150)
+    """
+    return FIRST if steps > LONG else None
 
 
 def link(container: Any, page: str, title: str, /, **changes: object) -> None:

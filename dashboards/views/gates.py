@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_TRACES = 12
-LONG, FIRST = 400, 150  # of a sequence longer than so many steps, so many are shown at first
 AROUND = 40  # steps to either side of a place that was found in such a sequence
 
 
@@ -90,7 +89,7 @@ def go_to(view: View, found: list[search.Place], step: int) -> None:
     st.session_state["place"] = place
     choices.take("sequence", place.sequence)
     steps = int(view.recording["length"].sel(sequence=place.sequence))
-    if steps > LONG:
+    if steps > chooser.LONG:
         choices.ask_window("time", max(0, place.first - AROUND), min(steps - 1, place.last + AROUND))
 
 
@@ -138,9 +137,7 @@ def choose_steps(view: View, steps: int) -> tuple[int, int]:
     row = st.container(horizontal=True, vertical_alignment="bottom")
     with row:
         of = (view.entry.name, view.module, view.sequence, steps)
-        first, last = choices.choose_window(
-            "Steps on view", steps, name="time", of=of, usual=FIRST if steps > LONG else None
-        )
+        first, last = choices.choose_window("Steps on view", steps, name="time", of=of, usual=chooser.usual(steps))
         if (first, last) != (0, steps - 1):
             wide = last - first + 1
             for label, icon, begin in (("Earlier", "west", first - wide), ("Later", "east", first + wide)):

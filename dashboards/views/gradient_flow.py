@@ -163,9 +163,8 @@ def show_shares(view: View) -> xr.Dataset | None:
         "above 0 less those below add to 1; a path below 0 works against the others."
     )
     steps = int(view.recording["length"].sel(sequence=view.sequence))
-    window = choices.choose_window(
-        "Steps on view", steps, name="time", of=(view.entry.name, view.module, view.sequence, steps)
-    )
+    of = (view.entry.name, view.module, view.sequence, steps)
+    window = choices.choose_window("Steps on view", steps, name="time", of=of, usual=chooser.usual(steps))
     run = result["path_share"].isel(layer=0, direction=0, sequence=0)
     labels = {name: view.recording[name].sel(sequence=view.sequence) for name in label_names(view.recording)}
     run = run.assign_coords({name: ("time", one.values[: run.sizes["time"]]) for name, one in labels.items()})

@@ -156,7 +156,7 @@ def show_raster(view: View, found: Found) -> list[int]:
     left, middle, right = st.columns([3, 3, 2], vertical_alignment="bottom")
     with left:
         of = (view.entry.name, view.module, view.sequence, steps)
-        window = choices.choose_window("Steps on view", steps, name="time", of=of)
+        window = choices.choose_window("Steps on view", steps, name="time", of=of, usual=chooser.usual(steps))
     with middle:
         units = choices.choose_several(
             "Units in colour below",
