@@ -5,6 +5,7 @@ import io
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,15 +46,15 @@ def show(
     """
     row = st.container(horizontal=True, key=f"ways-{name}")
     for what, table in (tables or {}).items():
-        _offer(row, f"{what} (CSV)", lambda table=table: table().to_csv(index=False), f"{what}-{name}.csv", "text/csv")
+        _offer(row, f"{what} (CSV)", partial(_csv, table), f"{what}-{name}.csv", "text/csv")
     for what, result in (results or {}).items():
-        _offer(row, f"{what} (netCDF)", lambda result=result: netcdf(result), f"{what}-{name}.nc", "application/netcdf")
+        _offer(row, f"{what} (netCDF)", partial(netcdf, result), f"{what}-{name}.nc", "application/netcdf")
     for what, draw in (pictures or {}).items():
         for kind, mime in (("png", "image/png"), ("svg", "image/svg+xml")):
             _offer(
                 row,
                 f"{what} ({kind.upper()})",
-                lambda draw=draw, kind=kind: picture(draw, kind, size),
+                partial(picture, draw, kind, size),
                 f"{what}-{name}.{kind}",
                 mime,
             )
@@ -64,6 +65,11 @@ def show(
 def _offer(row: Any, label: str, make: Callable[[], str | bytes], file: str, mime: str) -> None:
     file = file.replace("/", "-").replace(" ", "-")
     row.download_button(label, make, file_name=file, mime=mime, on_click="ignore", key=f"download-{file}")
+
+
+def _csv(table: "Callable[[], pd.DataFrame]") -> str:
+    text: str = table().to_csv(index=False)
+    return text
 
 
 def netcdf(result: xr.Dataset) -> bytes:

@@ -114,7 +114,11 @@ def show_findings(view: View, late: Any) -> None:
     if not small and not choices.choose_whether("Look for findings: this may take minutes", name="look"):
         return
     bar = st.progress(0.0, "Looking ...")
-    result = findings.look(view, lambda share, what: bar.progress(share, f"Looking at {what} ..."))
+
+    def tell(share: float, what: str) -> None:
+        bar.progress(share, f"Looking at {what} ...")
+
+    result = findings.look(view, tell)
     bar.empty()
     with late.container():
         show_check(st, gradients(view, result))
@@ -194,8 +198,11 @@ def rows_of(entry: catalogue.Entry) -> Iterator[Row]:
     if opened.problem:
         yield Row(entry.name, "", "", 0, 0, 0, 0, 0, opened.problem)
     for module, recording in opened.modules.items():
-        sizes = [recording.sizes[dim] for dim in ("layer", "direction", "unit", "sequence")]
-        yield Row(entry.name, module, recording.attrs["cell"], *sizes, int(recording["length"].sum()), "")
+        layers, directions, units, sequences = (
+            recording.sizes[dim] for dim in ("layer", "direction", "unit", "sequence")
+        )
+        steps = int(recording["length"].sum())
+        yield Row(entry.name, module, recording.attrs["cell"], layers, directions, units, sequences, steps, "")
 
 
 def take_recording(table: pd.DataFrame) -> None:
