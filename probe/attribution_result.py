@@ -15,6 +15,14 @@ from .attribution_methods import Method, Settings
 from .attribution_sources import SignalSource, StateSource
 from .labels import check_name, fit
 
+TAKEN = frozenset(
+    [
+        *("attribution", "by_step", "output", "baseline_output", "completeness_delta", "incomplete", "value"),
+        *("baseline", "feature", "draw", "state"),
+    ]
+)
+"""Names of the result's own."""
+
 
 def numbers(values: Tensor) -> np.ndarray[Any, Any]:
     values = values.detach().cpu()
@@ -85,18 +93,19 @@ def of_states(source: StateSource, asking: Asking, name: str, values: Tensor) ->
     return found.isel(source.choice)
 
 
-def with_labels(result: xr.Dataset, labels: Mapping[str, Any] | None, steps: int) -> xr.Dataset:
-    """Labels (sequence, time) as coordinates, at the steps that the result has."""
+def label_coordinates(asking: Asking, labels: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Labels (sequence, time) as coordinates, at the steps that are asked about."""
     if not labels:
-        return result
-    if "time" not in result.dims:
+        return {}
+    if isinstance(asking.source, StateSource):
         raise ValueError("labels must stand at steps, which the initial state has not. Leave labels out.")
-    lengths = result["length"].to_numpy()
+    lengths, steps = numbers(asking.real.sum(1)), asking.real.shape[1]
+    found = {}
     for name, values in labels.items():
-        check_name(name, frozenset({"feature", *map(str, result.variables)}))
+        check_name(name, TAKEN)
         whole = fit(name, values, lengths, steps, known=bool((lengths < steps).any()))
-        result = result.assign_coords({name: (("sequence", "time"), whole[:, result["time"].to_numpy()])})
-    return result
+        found[name] = (("sequence", "time"), whole[:, numbers(asking.times)])
+    return found
 
 
 def with_warning(result: xr.Dataset, method: Method, tolerance: float) -> xr.Dataset:
