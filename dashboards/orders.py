@@ -89,8 +89,9 @@ def alike(values: NDArray[np.floating]) -> NDArray[np.int64]:
     """Places of the columns of (time, unit) so that columns that rise and fall together are neighbours.
 
     >>> rising = np.arange(4.0)
-    >>> alike(np.stack([rising, -rising, rising + 1, 1 - rising], axis=1)).tolist() in ([0, 2, 1, 3], [1, 3, 0, 2])
-    True
+    >>> order = alike(np.stack([rising, -rising, rising + 1], axis=1)).tolist()
+    >>> abs(order.index(0) - order.index(2))
+    1
     """
     from scipy.cluster.hierarchy import leaves_list, linkage
 
