@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from gatescope.dashboards import role_figures
+from gatescope.dashboards import catalogue, chooser, lesions, role_figures
 from gatescope.probe.analyzers.role_check import role_check
 from gatescope.probe.analyzers.roles import roles
 from gatescope.probe.store import save_recording
@@ -147,29 +147,46 @@ def test_lesions_of_one_metric_are_shown_as_effects(opened, place, blocked, read
     assert points["marker"]["symbol"] == ["circle", "circle-open"]
 
 
-@pytest.mark.parametrize("broken", ["bytes", "link", "module", "other", "none"])
-def test_lesions_that_do_not_do_are_refused_in_a_sentence_and_the_roles_stay(
-    opened, place, blocked, reading, broken, tmp_path_factory
-):
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ("bytes", "run.ablation.nc: "),
+        ("link", "is a link that leaves the folder"),
+        ("module", "of the module 'x'"),
+        ("other", "it holds 'y'"),
+        ("layer", "layer 0 was left whole"),
+        ("none", ""),
+    ],
+)
+def test_lesions_that_do_not_do_are_refused_in_a_sentence(place, blocked, broken, said, tmp_path_factory):
     path = place / "run.ablation.nc"
+    made = lesioned(blocked)
     if broken == "bytes":
         path.write_bytes(b"\x89HDF\r\n\x1a\n" + b"x" * 99)
     elif broken == "link":
         outside = tmp_path_factory.mktemp("outside") / "e.nc"
-        lesioned(blocked).to_netcdf(outside, engine="h5netcdf")
+        made.to_netcdf(outside, engine="h5netcdf")
         path.symlink_to(outside)
+    elif broken == "layer":
+        made.assign_coords(layer=[3]).to_netcdf(path, engine="h5netcdf")
     elif broken != "none":
-        made = lesioned(blocked).assign_attrs({"module": {"module": "x"}, "other": {"measure": "y"}}[broken])
+        made = made.assign_attrs({"module": {"module": "x"}, "other": {"measure": "y"}}[broken])
         made.to_netcdf(path, engine="h5netcdf")
+    entry = catalogue.Entry("run.zarr", place / "run.zarr")
+    view = chooser.View(entry, False, blocked.attrs["module"], blocked, 0, "forward", 0, None)
+    found = lesions.of(view)
+    assert found.effects is None
+    assert said in found.problem
+    assert bool(said) == bool(found.problem)
+
+
+def test_roles_stay_where_lesions_do_not_do_and_the_page_says_how_to_measure_them(opened, place, reading):
     page = reading.healthy(opened(place, view="roles"))
-    said = reading.texts(page)
-    expected = {
-        "link": "is a link that leaves",
-        "module": "of the module 'x'",
-        "other": "it holds 'y'",
-        "bytes": "run.abl",
-    }
-    assert expected.get(broken, "Only the network itself can tell") in said
+    assert "Only the network itself can tell" in reading.texts(page)
+    assert "run.ablation.nc" in page.code[0].value
+    (place / "run.ablation.nc").write_bytes(b"no netCDF")
+    reading.healthy(page.run())
+    assert "do not do" in reading.texts(page)
     assert reading.figure(page, page.dataframe[0].value["role"].iloc[0])
 
 
