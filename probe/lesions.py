@@ -218,6 +218,8 @@ def choice(what: str, asked: Any, there: list[Any]) -> list[Any]:
     """Those asked for, in their order, or all; each must be there."""
     if asked is None:
         return there
+    if isinstance(asked, slice):
+        asked = there[asked]
     values = [asked] if isinstance(asked, (str, int, np.integer)) else list(asked)
     missing = [value for value in values if value not in there]
     if missing or not values:

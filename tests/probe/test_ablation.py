@@ -640,7 +640,7 @@ def test_models_that_cannot_be_lesioned_are_refused() -> None:
 def test_an_effect_is_that_of_the_same_intervention_by_hand() -> None:
     stack = double(nn.LSTM(3, 4, num_layers=2, bidirectional=True))
     x, metric = torch.randn(6, 3, 3, dtype=torch.float64), squares(False)
-    result = gs.ablation(stack, x, metric, layer=1, direction="backward", unit=[1, 3])
+    result = gs.ablation(stack, x, metric, layer=slice(1, None), direction="backward", unit=[1, 3])
     place = {"layer": 1, "direction": "backward", "unit": 3}
     with (
         torch.no_grad(),
