@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ..cells import LSTMCell
 from .calls import Call
 from .observe import observe
+from .rebuild import COARSE, rounding
 from .stacks import Stack
 
 
@@ -27,6 +28,7 @@ class Heard:
     lengths: "np.ndarray[Any, np.dtype[np.int64]]"
     readout: nn.Linear | None
     readout_name: str
+    coarse: float  # how far the model's own rounding may be off
 
     @property
     def steps(self) -> int:
@@ -57,9 +59,11 @@ def hear(
     calls: list[Call] = []
     readers: dict[str, nn.Linear] = {}
     outputs: list[Tensor] = []
+    coarse: list[float] = []
 
     def listen(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         calls.append(observed.read(args, kwargs, output, None))
+        coarse.append(COARSE.get(rounding(calls[-1].layers[-1].hidden), 0.0))
         data = output[0].data if isinstance(output[0], PackedSequence) else output[0]
         outputs.append(data.clone())
 
@@ -95,6 +99,7 @@ def hear(
         lengths=real_steps(call.lengths, lengths, steps, sequences),
         readout=chosen,
         readout_name=name,
+        coarse=coarse[0],
     )
 
 

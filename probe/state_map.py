@@ -9,10 +9,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from ..cells import AbstractCell
+from ..cells import AbstractCell, Recurrent, from_torch
 from ..signals import DIRECTIONS
-from .find import choose
+from .calls import settled
+from .find import choose, registration
 from .observe import observe
+from .stacks import TorchStack
 from .step_jacobian import blocks
 
 Array = npt.NDArray[Any]
@@ -93,7 +95,7 @@ class Chosen(NamedTuple):
 def chosen_layers(model: nn.Module, module: str | None, layer: int | None, direction: str | None) -> Chosen:
     """The layers whose states are one map, by what the caller named; a sentence where there is none."""
     path, part = chosen_module(model, module)
-    cells = observe(path, part).cells()
+    cells = cells_of(path, part)
     names = list(DIRECTIONS[: len(cells[0])])
     if direction is not None and direction not in names:
         raise ValueError(f"direction must be one of {names} of {path!r}; {direction!r} came.")
@@ -116,6 +118,20 @@ def chosen_layers(model: nn.Module, module: str | None, layer: int | None, direc
     layers = list(range(len(cells))) if layer is None else [int(layer)]
     direction = names[0] if direction is None else direction
     return Chosen(path, [cells[index][names.index(direction)] for index in layers], layers, direction)
+
+
+def cells_of(path: str, part: nn.Module) -> list[list[AbstractCell]]:
+    """[layer][direction], with the weights that the module has now, also where they are computed from others."""
+    observed = observe(path, part)
+    if registration(part) is not None or not isinstance(part, (nn.RNNBase, nn.RNNCellBase)):
+        return observed.cells()
+    if isinstance(observed, TorchStack) and not observed.plain:
+        raise TypeError(
+            f"{path!r} must step as torch's own modules do; its class {type(part).__name__} has a forward of its own. "
+            "Let it hold the recurrent module instead of inheriting from it."
+        )
+    twin = from_torch(settled(part))
+    return twin.cells if isinstance(twin, Recurrent) else [[twin]]
 
 
 def chosen_module(model: nn.Module, module: str | None) -> tuple[str, nn.Module]:

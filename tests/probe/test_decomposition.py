@@ -333,6 +333,34 @@ def test_float32_models_and_open_stacks_are_split_too(tmp_path: Any) -> None:
         xr.testing.assert_equal(found, back.load())
 
 
+@pytest.mark.parametrize(("dtype", "most"), [(torch.bfloat16, 0.05), (torch.float16, 0.01)])
+def test_half_precision_is_split_within_its_own_rounding(dtype: torch.dtype, most: float) -> None:
+    torch.manual_seed(0)
+    found = gs.contextual_decomposition(nn.LSTM(2, 3).to(dtype), torch.randn(5, 1, 2).to(dtype))
+    assert 1e-5 < found.attrs["parity"] < most == found.attrs["tolerance"]
+
+
+def test_computed_weights_and_unbatched_input_are_split_too() -> None:
+    torch.manual_seed(0)
+    lstm = nn.LSTM(2, 3).double()
+    nn.utils.parametrizations.weight_norm(lstm, "weight_hh_l0")
+    with torch.no_grad():
+        lstm.parametrizations["weight_hh_l0"].original0.mul_(1.7)
+    found = gs.contextual_decomposition(lstm, torch.randn(5, 2, dtype=torch.float64))
+    assert found.attrs["parity"] < 1e-12
+    assert found.sizes["sequence"] == 1
+
+
+def test_a_module_that_is_no_lstm_after_all_is_found_out() -> None:
+    class Doubled(nn.LSTM):
+        def forward(self, x: Tensor, state: Any = None) -> Any:
+            output, state = super().forward(x, state)
+            return 2 * output, state
+
+    with pytest.raises(gs.ParityError, match="the parts must add up to the states of 'model'"):
+        gs.contextual_decomposition(Doubled(2, 3), torch.randn(5, 1, 2))
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -383,6 +383,29 @@ def test_a_recording_of_something_else_is_refused() -> None:
         gs.fixed_points(nn.LSTM(2, 5, num_layers=2), input=0.0, starts=other)
 
 
+@pytest.mark.parametrize("kind", [nn.GRU, nn.GRUCell])
+def test_weights_that_are_computed_count_as_they_are_now(kind: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    gru = kind(2, 4).double()
+    name = "weight_hh" if kind is nn.GRUCell else "weight_hh_l0"
+    nn.utils.parametrizations.weight_norm(gru, name)
+    with torch.no_grad():
+        gru.parametrizations[name].original0.mul_(1.7)
+    cell = chosen_layers(gru, None, None, None).cells[0]
+    assert torch.equal(cell.weight_hh, getattr(gru, name))
+    assert set(dict(gru.named_parameters())) >= {f"parametrizations.{name}.original0"}
+
+
+def test_a_subclass_with_a_forward_of_its_own_is_refused() -> None:
+    class Doubled(nn.GRU):
+        def forward(self, x: Tensor, state: Tensor | None = None) -> Any:
+            output, state = super().forward(x, state)
+            return 2 * output, 2 * state
+
+    with pytest.raises(TypeError, match="its class Doubled has a forward of its own"):
+        gs.fixed_points(Doubled(2, 3), input=0.0, starts=np.zeros((1, 3)))
+
+
 def test_groups_of_starts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     module, starts = made("GRU"), torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
     together = gs.fixed_points(module, input=0.3, starts=starts)
