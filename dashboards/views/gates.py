@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_TRACES = 12
+AT_ONCE = 2**23  # values of a signal that are read to tell its range and its telling units
+SOON = 2**22  # values of a layer and direction in which resets are looked for without being asked
 AROUND = 40  # steps to either side of a place that was found in such a sequence
 
 
@@ -106,30 +108,36 @@ def show_run(view: View, found: Sequence[search.Place]) -> Run:
         signal = choose_signal(view.recording)
     with columns[1]:
         by = choices.choose("Units sorted by", list(orders.ORDERS), name="sort")
-    whole = loaded(view, signal)
+    whole, begun = runs(view, signal)
     panels = summary.trace_panels(view.recording, signal)
     numbers = whole[signal][whole[signal].dims[-1]].values.tolist()
     with columns[2]:
-        usual = summary.telling_units(whole[signal])
+        usual = summary.telling_units(begun[signal])
         units = choices.choose_several("Units as traces", numbers, name="unit", default=usual, most=MOST_TRACES)
     first, last = choose_steps(view, whole.sizes["time"])
+    shown = whole.isel(time=slice(first, last + 1)).load()
     judge = label_classes.choose_judge(view) if by == orders.ROLE else None
-    order = orders.ordered(view, whole[signal].isel(time=slice(first, last + 1)), by, judge)
+    order = orders.ordered(view, shown[signal], by, judge)
     events = choose_marks(view)
     chooser.reading(summary.reading(view.recording, signal, view.direction, marked=events is not None))
     if sorted_how := f"{orders.ORDERS[by]} {summary.escaped(order.said)}".strip():
         st.caption(sorted_how)
     window = None if (first, last) == (0, whole.sizes["time"] - 1) else (first, last)
     run = Run(signal, by, judge, order, window, units, panels)
-    draw_run(view, run, whole, (first, last), events, found)
+    draw_run(view, run, shown, figures.colour_limits(begun[signal]), events, found)
     return run
 
 
-def loaded(view: View, signal: str) -> xr.Dataset:
-    """What is drawn of the sequence on view, in memory, without padding."""
+def runs(view: View, signal: str) -> tuple[xr.Dataset, xr.Dataset]:
+    """What is drawn of the sequence on view, without padding; and of a very long one its beginning, in memory."""
     run = view.recording.sel(view.where)
     names = list(dict.fromkeys([signal, *summary.trace_panels(view.recording, signal)]))
-    return run[names].isel(time=slice(0, int(run["length"]))).load()
+    whole = run[names].isel(time=slice(0, int(run["length"])))
+    most = max(1, AT_ONCE // max(1, run.sizes["unit"]))
+    if whole.sizes["time"] <= most:
+        loaded = whole.load()
+        return loaded, loaded
+    return whole, whole.isel(time=slice(0, most)).load()
 
 
 def choose_steps(view: View, steps: int) -> tuple[int, int]:
@@ -160,7 +168,8 @@ def choose_steps(view: View, steps: int) -> tuple[int, int]:
 
 def choose_marks(view: View) -> figures.Resets | None:
     """The resets of the sequence on view, where a gate throws memory away and the reader wants to see it."""
-    if not choices.choose_whether("Mark resets", name="marks", default=True):
+    steps, units = int(view.recording["length"].sum()), view.recording.sizes["unit"]
+    if not choices.choose_whether("Mark resets", name="marks", default=steps * units <= SOON):
         return None
     events = results.of(view, resets)
     if isinstance(events, str) or events.attrs["reason"]:
@@ -173,14 +182,13 @@ def choose_marks(view: View) -> figures.Resets | None:
 def draw_run(
     view: View,
     run: Run,
-    whole: xr.Dataset,
-    steps: tuple[int, int],
+    shown: xr.Dataset,
+    limits: tuple[float, float],
     events: figures.Resets | None,
     found: Sequence[search.Place],
 ) -> None:
-    first, last = steps
-    dim = whole[run.signal].dims[-1]
-    shown = whole.isel(time=slice(first, last + 1)).sel({dim: run.order.units})
+    first, last = int(shown["time"][0]), int(shown["time"][-1])
+    shown = shown.sel({shown[run.signal].dims[-1]: run.order.units})
     size = reduction.bin_size(last - first + 1, len(run.order.units))
     statistic = choose_statistic(size, last - first + 1, len(run.order.units)) if size > 1 else "mean"
     figure = figures.run_figure(
@@ -189,7 +197,7 @@ def draw_run(
         labels=view.labels,
         units=run.units,
         panels=run.panels,
-        limits=figures.colour_limits(whole[run.signal]),
+        limits=limits,
         statistic=statistic,
         resets=events,
         groups=run.order.groups,

@@ -339,3 +339,19 @@ def test_recordings_of_torch_modules_are_shown_whatever_their_cell(opened, tmp_p
 def test_a_recording_without_units_is_said_to_have_none(opened, tmp_path, make_recording):
     save_recording(make_recording().isel(unit=[], source=[]), tmp_path / "run.zarr")
     assert "needs a unit" in texts(healthy(opened(tmp_path)))
+
+
+def test_of_a_very_long_sequence_only_the_beginning_and_the_steps_on_view_are_read(monkeypatch, tmp_path):
+    from gatescope.dashboards.chooser import View
+    from gatescope.dashboards.views import gates
+    from gatescope.probe.store import open_recording
+    from tests.conftest import lstm_recording
+
+    made = lstm_recording(layers=1, directions=1, lengths=(500,))
+    save_recording(made, tmp_path / "run.zarr")
+    monkeypatch.setattr(gates, "AT_ONCE", 100)
+    recording = open_recording(tmp_path / "run.zarr")
+    whole, begun = gates.runs(View(None, False, "m", recording, 0, "forward", 0, None), "forget_gate")
+    assert (whole.sizes["time"], begun.sizes["time"]) == (500, 20)
+    assert not whole["forget_gate"].variable._in_memory
+    np.testing.assert_array_equal(begun["forget_gate"], made["forget_gate"][0, 0, 0, :20])
