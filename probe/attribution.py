@@ -10,6 +10,7 @@ from .attribution_asked import Asked, baseline_values
 from .attribution_checks import (
     check_finite,
     check_options,
+    check_weights,
     check_window,
     checked_output,
     described,
@@ -172,6 +173,7 @@ def attribution(
     1.875
     """
     require_module(model)
+    check_weights(model)
     chosen = method_named(method)
     check_source(labels)
     check_options(

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .attribution_answer import Asking
 from .attribution_asked import Asked
@@ -129,6 +129,15 @@ def run_again(asked: Asked, values: Tensor | None, rows: Tensor) -> Tensor:
             f"{' '.join(str(error).split())}. Say batch_first if the input's dims were taken for each other, and hand "
             "over what the model keeps between calls."
         ) from error
+
+
+def check_weights(model: nn.Module) -> None:
+    """Raise where autograd cannot use the model's weights."""
+    if any(weight.is_inference() for weight in model.parameters()):
+        raise ValueError(
+            "the model's weights must be known to autograd; some were made under torch.inference_mode(). Make or load "
+            "the model outside of it."
+        )
 
 
 def check_finite(*values: Tensor | None) -> None:

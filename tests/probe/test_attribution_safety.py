@@ -140,6 +140,15 @@ def test_a_frozen_model_in_inference_code_is_answered_too():
     np.testing.assert_array_equal(again.attribution, true.attribution)
 
 
+def test_weights_that_autograd_cannot_use_are_refused_in_a_sentence():
+    with torch.inference_mode():
+        rnn = nn.GRU(2, 3)
+    with pytest.raises(
+        ValueError, match="weights must be known to autograd; some were made under torch.inference_mode"
+    ):
+        gs.attribution(rnn, torch.zeros(4, 2, 2), target=(-1, 0))
+
+
 def test_dropout_and_batch_norm_are_those_of_eval_whatever_the_mode():
     model, x, _ = asked("input")
     training = gs.attribution(model, x, target=1, n_steps=3)
