@@ -91,7 +91,7 @@ def raster_figure(
             continue
         name = name if raster.kind == "reset" else raster.kind.replace("_", " ")
         figure.add_trace(_marks(some, row_of, time, texts, name, symbol, len(raster.rows), dark))
-    heights = (float(np.clip(ROW * len(raster.rows), LOWEST, HIGHEST)), BARS)
+    heights = (_height(len(raster.rows)), float(BARS))
     figure.add_trace(
         go.Bar(
             x=time,
@@ -108,6 +108,11 @@ def raster_figure(
     if boundary is not None:
         boundary_lines(figure, time[np.asarray(run[boundary].values, dtype=bool)])
     return figure
+
+
+def _height(rows: int) -> float:
+    """Pixels of the raster."""
+    return float(np.clip(ROW * rows, LOWEST, HIGHEST))
 
 
 def _marks(
@@ -130,7 +135,7 @@ def _marks(
         mode="markers",
         marker={
             "symbol": symbol,
-            "size": float(np.clip(900 / max(1, rows), 6, 13)),
+            "size": float(np.clip(0.7 * _height(rows) / max(1, rows), 6, 12)),
             "color": depth,
             "cmin": 0,
             "cmax": 1,
