@@ -29,12 +29,12 @@ import gatescope as gs
 
 ROUNDS, QUICK_ROUNDS = 9, 1
 OPEN_CASES = (
-    Case("LSTM", 1, 200, 32, 20),
-    Case("LSTM", 32, 100, 128, 4),
-    Case("LSTM", 64, 100, 256, 4),
-    Case("GRU", 32, 100, 128, 2),
-    Case("GRU", 64, 100, 256, 2),
-    Case("RNN", 32, 100, 128, 2),
+    Case("LSTM", 1, 200, 32, 16),
+    Case("LSTM", 32, 100, 128, 2.5),
+    Case("LSTM", 64, 100, 256, 2),
+    Case("GRU", 32, 100, 128, 1.6),
+    Case("GRU", 64, 100, 256, 1.5),
+    Case("RNN", 32, 100, 128, 1.5),
     Case("LSTM", 32, 100, 64, 4, layers=2, directions=2),
 )
 GATE = {"LSTM": "forget_gate", "GRU": "update_gate", "RNN": "hidden_state"}

@@ -346,6 +346,31 @@ def test_calls_from_other_threads_run_openly_too():
     assert all((one - plain).abs().max() < 1e-12 for one in found)
 
 
+def test_gradients_of_a_loss_stand_at_what_a_tap_has_looked_at():
+    module, x, seen = nn.LSTM(3, 4, num_layers=2, dtype=DOUBLE), feed("time_first"), {}
+
+    def look(name, value, *, layer, direction, time):
+        value.retain_grad()
+        seen[name, layer, time] = value
+        return value
+
+    def loss(found):
+        return found[0][3].square().sum()
+
+    with tapped(module, {"model": look}):
+        loss(module(x)).backward()
+    expected = gs.loss_gradient(module, x, loss)
+    for layer in range(2):
+        for time in range(4):
+            for state in ("cell_state", "hidden_state"):
+                true = expected[f"{state}_gradient"].sel(layer=layer, direction="forward", time=time).values
+                torch.testing.assert_close(seen[state, layer, time].grad, torch.as_tensor(true), rtol=0, atol=1e-12)
+            for gate in ("input_gate", "forget_gate", "candidate", "output_gate"):
+                found = seen[f"{gate}_preactivation", layer, time].grad.norm(dim=-1).log10()
+                true = expected.gate_norm.sel(layer=layer, direction="forward", time=time, gate=gate).values
+                torch.testing.assert_close(found, torch.as_tensor(true), rtol=0, atol=1e-10)
+
+
 FORMS_ATTACHED = {
     "LSTM": lambda: nn.LSTM(3, 4, num_layers=2, bidirectional=True, dropout=0.3, dtype=DOUBLE),
     "projection": lambda: nn.LSTM(3, 4, num_layers=2, proj_size=2, dtype=DOUBLE),
