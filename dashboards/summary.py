@@ -183,14 +183,10 @@ def run_code(
     run = f"{place}, labels={labels!r}" if labels else place
     sorting = [str(line) for line in order if isinstance(line, str)]
     rows = ", units=order" if sorting else f", units={list(order)}" if order else ""
-    lines = [*sorting, f"axes = gs.plot_signal(recording, {signal!r}, {run}{rows})"]
-    limits = f".set_xlim({window[0] - 0.5}, {window[1] + 0.5})" if window else ""
-    if window:
-        lines.append(f"axes{limits}")
+    part = f"recording.sel(time=slice({window[0]}, {window[1]}))" if window else "recording"
+    lines = [*sorting, f"part = {part}", f"axes = gs.plot_signal(part, {signal!r}, {run}{rows})"]
     if units:
-        lines.append(f"panels = gs.plot_traces(recording, {list(units)}, signals={list(panels)}, {run})")
-        if window:
-            lines.append(f"panels[0]{limits}")
+        lines.append(f"panels = gs.plot_traces(part, {list(units)}, signals={list(panels)}, {run})")
     return lines
 
 

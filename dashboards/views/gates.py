@@ -295,13 +295,19 @@ def unit_results(view: View, judge: str | None) -> dict[str, Any]:
 def show_ways_out(view: View, run: Run, pictures: dict[str, ways_out.Draw], more: list[str]) -> None:
     """Downloads, and the code that draws the same."""
 
+    part = view.recording if run.window is None else view.recording.sel(time=slice(*run.window))
+
     def heatmap(ax: "Axes") -> None:
         from gatescope.probe.plots.signal import plot_signal
 
-        units = run.order.units
-        plot_signal(view.recording, run.signal, **view.where, labels=view.labels, units=units, ax=ax)
-        if run.window:
-            ax.set_xlim(run.window[0] - 0.5, run.window[1] + 0.5)
+        plot_signal(part, run.signal, **view.where, labels=view.labels, units=run.order.units, ax=ax)
+
+    def traces() -> "Figure":
+        from gatescope.probe.plots.traces import plot_traces
+
+        where: dict[str, Any] = {**view.where, "labels": view.labels}
+        figure: Figure = plot_traces(part, run.units, signals=run.panels, **where)[0].figure
+        return figure
 
     def table() -> pd.DataFrame:
         return on_view(view, run)[run.signal].to_dataframe()
@@ -321,7 +327,7 @@ def show_ways_out(view: View, run: Run, pictures: dict[str, ways_out.Draw], more
         code=view.code(*lines, *more),
         tables={run.signal: table},
         results={"run": on_view(view, run)},
-        pictures={run.signal: heatmap, **pictures},
+        pictures={run.signal: heatmap, **({"traces": traces} if run.units else {}), **pictures},
     )
 
 

@@ -259,10 +259,12 @@ def test_the_code_on_the_page_draws_the_same(opened, folder, make_recording):
     with mpl.rc_context({"backend": "agg"}):
         exec(page.code[0].value, scope)
     image = np.asarray(scope["axes"].images[0].get_array())
-    run = make_recording()["forget_gate"].sel(layer=1, direction="backward", sequence=1).isel(time=slice(0, 12))
+    run = make_recording()["forget_gate"].sel(layer=1, direction="backward", sequence=1).isel(time=slice(2, 7))
     np.testing.assert_array_equal(image, run.values.T.astype(float))
+    np.testing.assert_array_equal(image, numbers(figure(page)["data"][0]["z"]).astype(float))
     assert scope["axes"].get_xlim() == (1.5, 6.5)
     assert [line.get_label() for line in scope["panels"][0].lines][:2] == ["unit 1", "unit 3"]
+    np.testing.assert_array_equal(scope["panels"][0].lines[1].get_ydata(), run.sel(unit=3))
 
 
 def test_the_code_for_a_tree_runs(opened, tmp_path, make_recording):
