@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 import xarray as xr
 
-from gatescope.dashboards import catalogue, choices, chooser, flow_curves, flow_figures, results, ways_out
+from gatescope.dashboards import catalogue, choices, chooser, flow_curves, flow_figures, path_figures, results, ways_out
 from gatescope.dashboards.chooser import View
 from gatescope.dashboards.flow_curves import Line
 from gatescope.probe.schema import label_names
@@ -173,7 +173,7 @@ def show_shares(view: View) -> xr.Dataset | None:
         st.text("No step of this sequence has finite shares.")
         return None
     st.plotly_chart(
-        flow_figures.path_share_figure(run, labels=view.labels, boundary=boundary, window=window),
+        path_figures.path_share_figure(run, labels=view.labels, boundary=boundary, window=window),
         key=f"shares-{view.entry.name}-{view.name}-{view.sequence}-{view.labels}-{window}",
         config={"displaylogo": False},
     )
@@ -189,7 +189,7 @@ def show_cell_path(view: View, first: xr.Dataset) -> None:
         "own memory holds of a change when nothing is fed back. Yellow is kept, dark is gone."
     )
     st.plotly_chart(
-        flow_figures.cell_path_figure(first),
+        path_figures.cell_path_figure(first),
         key=f"cells-{view.entry.name}-{view.name}-{first.attrs['products']}",
         config={"displaylogo": False},
     )

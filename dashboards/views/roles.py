@@ -48,7 +48,8 @@ MEANINGS = {
 
 def show(view: View) -> None:
     labels, lags = choose_options(view)
-    result = results.of(view, roles, labels=labels, **({"lags": lags} if lags else {}))
+    asked: dict[str, Any] = {"lags": lags} if lags else {}
+    result = results.of(view, roles, labels=labels, **asked)
     if isinstance(result, str):
         chooser.nothing("Roles cannot be told from this recording.", result)
         return

@@ -38,7 +38,9 @@ FORMATS: dict[str, Any] = {
 
 def show(view: View) -> None:
     low, high, units = choose_options(view)
-    asked = {name: value for name, value, usual in (("low", low, 0.1), ("high", high, 0.9)) if value != usual}
+    asked: dict[str, Any] = {
+        name: value for name, value, usual in (("low", low, 0.1), ("high", high, 0.9)) if value != usual
+    }
     result = results.of(view, saturation, **asked)
     if isinstance(result, str):
         chooser.nothing("Saturation cannot be told from this recording.", result)

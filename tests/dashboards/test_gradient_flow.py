@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from gatescope.dashboards import flow_curves, flow_figures
+from gatescope.dashboards import flow_curves, flow_figures, path_figures
 from gatescope.probe.analyzers.gradient_flow import gradient_flow
 from gatescope.probe.store import save_recording
 
@@ -125,7 +125,7 @@ def test_a_band_holds_its_line_and_a_product_of_zero_leaves_a_gap(small):
 
 def test_rows_of_the_cell_path_stand_by_what_they_keep(small):
     result = gradient_flow(small).isel(layer=0, direction=0)
-    heat = flow_figures.cell_path_figure(result, lowest=-3.0).data[0]
+    heat = path_figures.cell_path_figure(result, lowest=-3.0).data[0]
     kept = result["cell_path"].sel(quantile=0.5).transpose("unit", "horizon").values
     units = np.asarray(heat.customdata)[:, 0]
     np.testing.assert_array_equal(heat.z, np.maximum(kept[units], -3.0))
