@@ -183,10 +183,11 @@ def run_code(
     run = f"{place}, labels={labels!r}" if labels else place
     sorting = [str(line) for line in order if isinstance(line, str)]
     rows = ", units=order" if sorting else f", units={list(order)}" if order else ""
-    part = f"recording.sel(time=slice({window[0]}, {window[1]}))" if window else "recording"
-    lines = [*sorting, f"part = {part}", f"axes = gs.plot_signal(part, {signal!r}, {run}{rows})"]
+    part = "part" if window else "recording"
+    taking = [f"part = recording.sel(time=slice({window[0]}, {window[1]}))"] if window else []
+    lines = [*sorting, *taking, f"axes = gs.plot_signal({part}, {signal!r}, {run}{rows})"]
     if units:
-        lines.append(f"panels = gs.plot_traces(part, {list(units)}, signals={list(panels)}, {run})")
+        lines.append(f"panels = gs.plot_traces({part}, {list(units)}, signals={list(panels)}, {run})")
     return lines
 
 

@@ -110,6 +110,7 @@ def test_every_page_opens_on_a_folder_without_recordings_and_says_what_to_do(ope
         assert "no recordings" in page.info[0].value
 
 
+@pytest.mark.slow
 def test_every_page_shows_an_unreadable_recording_as_a_sentence(opened, tmp_path, make_recording):
     (tmp_path / "broken.nc").write_bytes(b"")
     save_recording(make_recording(), tmp_path / "good.nc")
