@@ -76,10 +76,12 @@ class Held:
             if not live.any():
                 return value
             mask = mask & torch.from_numpy(live).to(mask.device)[..., None]
-        apart = value.unflatten(0, (-1, self.copies))  # (sequence, copy, unit)
+        apart: Tensor = value.unflatten(0, (-1, self.copies))  # (sequence, copy, unit)
         if self.fill.constant is not None:
-            return apart.masked_fill(mask, self.fill.constant).flatten(0, 1)
-        return torch.where(mask, self.fill.values(at, apart, now), apart).flatten(0, 1)
+            changed = apart.masked_fill(mask, self.fill.constant)
+        else:
+            changed = torch.where(mask, self.fill.values(at, apart, now), apart)
+        return changed.flatten(0, 1)
 
     def mask(self, at: tuple[str, int, str], value: Tensor) -> Tensor:
         """Which units each lesion holds, (copy, unit)."""
