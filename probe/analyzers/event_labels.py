@@ -50,10 +50,12 @@ def label_values(events: xr.Dataset, label: xr.DataArray | str, what: str) -> np
         if missing.size:
             raise ValueError(f"{what} must cover every sequence of the events; {listed(missing)} are missing.")
         given = given.sel(sequence=wanted)
-    if given.shape[0] != wanted.size or given.shape[1] < events.sizes["time"]:
+    least = events.sizes["time"]  # without steps that are padding in all sequences, which a label may have
+    most = int(events.attrs.get("recorded_steps", given.shape[1]))
+    if given.shape[0] != wanted.size or not least <= given.shape[1] <= max(least, most):
         raise ValueError(
-            f"{what} must cover {wanted.size} sequences of {events.sizes['time']} steps; {given.shape[0]} of "
-            f"{given.shape[1]} came."
+            f"{what} must cover {wanted.size} sequences of {least} steps; {given.shape[0]} of {given.shape[1]} came. "
+            "Give it the sequences and steps of the recording."
         )
     return np.asarray(given.to_numpy())
 

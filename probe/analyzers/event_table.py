@@ -8,9 +8,10 @@ import numpy.typing as npt
 import xarray as xr
 
 from ...signals import DIRECTIONS
-from ..schema import LABEL_DIMS, label_names, padding_mask
-from .gate_source import RESET, Kind, lengths_of, starts_of
+from ..schema import LABEL_DIMS, SIGNAL_DIMS, label_names, padding_mask, signal_names
+from .gate_source import RESET, Kind, starts_of
 from .levels import Levels
+from .runs import lengths_of
 from .saturation import KEPT_ATTRS, memory_signal
 from .synchrony import NONE, coinciding_pairs
 from .trains import Trains, of_blocks
@@ -168,7 +169,9 @@ class UnitTable:
 
 def event_dataset(recording: xr.Dataset, table: EventTable, units: UnitTable) -> xr.Dataset:
     """The whole result but the parameters of the call."""
-    lengths, steps = lengths_of(recording), int(lengths_of(recording).max(initial=0))
+    names = [name for name in signal_names(recording) if recording[name].dims == SIGNAL_DIMS]
+    lengths = lengths_of(recording, memory_signal(recording) or names[0])
+    steps = int(lengths.max(initial=0))
     coords: dict[str, Any] = {dim: recording[dim].variable for dim in ("layer", "direction", "sequence", "unit")}
     variables = table.variables()
     coords |= {"kind": table.kinds, "time": np.arange(steps), "event": np.arange(variables["onset"].size)}
@@ -179,7 +182,7 @@ def event_dataset(recording: xr.Dataset, table: EventTable, units: UnitTable) ->
     coords |= {name: recording[name].isel(cut).variable for name in label_names(recording)}
     result = xr.Dataset(variables | units.variables(table), coords=coords)
     result.attrs = {key: recording.attrs[key] for key in KEPT_ATTRS if key in recording.attrs}
-    result.attrs["memory"] = memory_signal(recording)
+    result.attrs |= {"memory": memory_signal(recording), "recorded_steps": int(recording.sizes["time"])}
     return result.assign(_together(result))
 
 

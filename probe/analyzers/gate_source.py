@@ -10,6 +10,7 @@ import xarray as xr
 from ...signals import retention_form
 from ..schema import SIGNAL_DIMS as DIMS
 from ..schema import signal_names
+from .runs import lengths_of, times_of
 from .saturation import memory_signal
 
 RESET, FRESH_START = "reset", "fresh_start"
@@ -37,13 +38,6 @@ class Block(NamedTuple):
     memory: Values
     initial: Values
     begin: Places
-
-
-def lengths_of(recording: xr.Dataset) -> Places:
-    """Steps of each sequence; all of `time` where the recording does not say."""
-    if "length" in recording.coords:
-        return np.asarray(recording["length"].to_numpy(), dtype=np.int64)
-    return np.full(recording.sizes["sequence"], recording.sizes["time"], dtype=np.int64)
 
 
 def starts_of(recording: xr.Dataset) -> npt.NDArray[np.object_]:
@@ -77,7 +71,7 @@ class Source:
     def __init__(self, recording: xr.Dataset, kind: Kind, place: tuple[int, ...]) -> None:
         layer, direction = place
         self.kind = kind
-        self.lengths = lengths_of(recording)
+        self.lengths = lengths_of(recording, kind.signal)
         self.starts = starts_of(recording)
         self.steps = int(self.lengths.max(initial=0))
         here = recording.isel(layer=layer, direction=direction, time=slice(0, self.steps))
@@ -87,6 +81,15 @@ class Source:
         self.target = here[kind.target] if kind.target else None
         self.initial = here[f"initial_{memory}"] if f"initial_{memory}" in here.data_vars else None
         self.begin = self.steps - self.lengths if self.backward else np.zeros_like(self.lengths)
+        self.cut = self._cut(recording)
+
+    def _cut(self, recording: xr.Dataset) -> npt.NDArray[np.bool_]:
+        """Sequences whose first step is not there, so that the memory before what is there is not known."""
+        time = times_of(recording)
+        if time is None or not time.size or "length" not in recording.coords:
+            return np.zeros(self.lengths.shape, dtype=bool)
+        whole = recording["length"].to_numpy()
+        return np.asarray(whole > time[-1] + 1 if self.backward else np.full(whole.shape, time[0] > 0))
 
     def places(self, most: int) -> Iterator[tuple[slice, slice]]:
         """Sequences and units of blocks of at most so many values: of all units, or of few in one long sequence."""
@@ -99,7 +102,19 @@ class Source:
 
     def read(self, variable: xr.DataArray, sequences: slice, units: slice) -> Values:
         values = variable.isel(sequence=sequences, unit=units).to_numpy()
+        self._require_padding(values, sequences, variable)
         return values[:, ::-1] if self.backward else values
+
+    def _require_padding(self, values: Values, sequences: slice, variable: xr.DataArray) -> None:
+        """Raise where a sequence has values beyond its length."""
+        padding = np.arange(values.shape[1]) >= self.lengths[sequences, None]
+        if padding.any() and np.isfinite(values[padding]).any():
+            row, step = np.argwhere(np.isfinite(values).any(axis=2) & padding)[0]
+            name, length = variable["sequence"].to_numpy()[sequences][row], self.lengths[sequences][row]
+            raise ValueError(
+                f"Padding must be NaN; {variable.name} has a value at step {step} of sequence {name}, whose length is "
+                f"{length}. Set it to NaN there, or correct the coordinate length."
+            )
 
     def gate_values(self, sequences: slice, units: slice) -> Values:
         values = self.read(self.gate, sequences, units)
@@ -111,6 +126,8 @@ class Source:
         shape = (sequence, unit)
         given = self.initial
         initial = np.full(shape, np.nan) if given is None else given.isel(sequence=sequences, unit=units).to_numpy()
+        if self.cut[sequences].any():
+            initial = np.where(self.cut[sequences, None], np.nan, initial)
         gate, begin = self.gate_values(sequences, units), self.begin[sequences]
         return Block(sequences, units, gate, memory, initial, begin)
 

@@ -48,7 +48,7 @@ class Source:
             if STORED not in recording:
                 raise
         self.stored = not self.names
-        self.lengths = cut_lengths(recording, lengths_of(recording, (*self.names, *signal_names(recording))[0]))
+        self.lengths = lengths_of(recording, (*self.names, *signal_names(recording))[0])
         self.backward = [str(direction) == "backward" for direction in recording["direction"].to_numpy()]
 
     def _needed(self) -> tuple[str, ...]:
@@ -202,7 +202,7 @@ def require_steps(recording: xr.Dataset, measure: str) -> None:
             f"{measure} needs the dimensions {', '.join(SIGNAL_DIMS)}; the recording lacks {', '.join(missing)}. "
             f"Select with lists or slices, as in .isel({missing[0]}=[0]), which keeps the dimension."
         )
-    empty = [dim for dim in ("layer", "direction") if not recording.sizes[dim]]
+    empty = [dim for dim in ("layer", "direction", "unit") if not recording.sizes[dim]]
     if empty:
         raise ValueError(f"{measure} needs at least one {empty[0]}; the recording has none. Choose fewer away.")
     times = recording["time"].to_numpy()
@@ -227,14 +227,6 @@ def require_steps(recording: xr.Dataset, measure: str) -> None:
                 f"{STORED} must have the whole state as target and as source, {max([*sizes, *ends])} numbers; "
                 f"{sizes[0]} and {sizes[1]} came. Choose units from the result instead."
             )
-
-
-def cut_lengths(recording: xr.Dataset, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Steps of each sequence within the stretch of time that is there; `length` counts from the input's step 0."""
-    steps = recording.sizes["time"]
-    first = int(recording["time"][0]) if steps and "time" in recording.coords and "length" in recording.coords else 0
-    found: npt.NDArray[np.int64] = np.clip(lengths - first, 0, steps)
-    return found
 
 
 def require_weights(recording: xr.Dataset, measure: str) -> None:

@@ -38,12 +38,28 @@ def require_recording(recording: xr.Dataset, measure: str) -> None:
 
 
 def lengths_of(recording: xr.Dataset, name: str) -> npt.NDArray[np.int64]:
-    """Real steps of each sequence; where a subset has lost its `length`, up to the last step with a value."""
-    if "length" in recording.coords:
-        return np.asarray(recording["length"].to_numpy(), dtype=np.int64)
-    real = recording[name].notnull().any([dim for dim in SIGNAL_DIMS if dim not in ("sequence", "time")]).to_numpy()
-    steps = real.shape[1]
-    return np.where(real.any(axis=1), steps - np.argmax(real[:, ::-1], axis=1), 0).astype(np.int64)
+    """Real steps of each sequence, of those that are there.
+
+    `length` counts from the first step that was recorded, so of a later stretch of time less is left. Where a subset
+    has lost it, steps count up to the last one with a value of the signal.
+    """
+    steps = recording.sizes["time"]
+    if "length" not in recording.coords:
+        other = [dim for dim in SIGNAL_DIMS if dim not in ("sequence", "time")]
+        real = recording[name].notnull().any(other).transpose("sequence", "time").to_numpy()
+        last = steps - np.argmax(real[:, ::-1], axis=1) if steps else 0
+        return np.where(real.any(axis=1), last, 0).astype(np.int64)
+    lengths = np.asarray(recording["length"].to_numpy(), dtype=np.int64)
+    time = times_of(recording)
+    return np.asarray(np.minimum(lengths, steps) if time is None else np.searchsorted(time, lengths), dtype=np.int64)
+
+
+def times_of(recording: xr.Dataset) -> npt.NDArray[np.int64] | None:
+    """Which of the recorded steps are there; None where they are in no order."""
+    if "time" not in recording.coords:
+        return np.arange(recording.sizes["time"])
+    time = recording["time"].to_numpy()
+    return time.astype(np.int64) if time.dtype.kind in "iu" and (np.diff(time) > 0).all() else None
 
 
 def runs(recording: xr.Dataset, names: list[str]) -> Iterator[Run]:

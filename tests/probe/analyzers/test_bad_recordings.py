@@ -13,9 +13,12 @@ from gatescope.probe.analyzers import (
     describe,
     drift,
     event_average,
+    gradient_flow,
+    lyapunov,
     resets,
     role_agreement,
     roles,
+    saturation,
     selectivity,
     timescales,
     triggers,
@@ -40,6 +43,9 @@ ANALYZERS: dict[str, Analyzer] = {
     "roles": lambda recording: roles(recording, samples=3),
     "roles of a label": lambda recording: roles(recording, "token", samples=3),
     "role_agreement": lambda recording: role_agreement(roles(recording, samples=3), roles(recording, samples=3)),
+    "saturation": saturation,
+    "gradient_flow": gradient_flow,
+    "lyapunov": lyapunov,
     "describe": describe,
 }
 
@@ -72,6 +78,10 @@ def huge(recording: xr.Dataset) -> xr.Dataset:
     return recording.assign(cell_state=recording["cell_state"].copy(data=recording["cell_state"].values * 1e37))
 
 
+def with_values_in_the_padding(recording: xr.Dataset) -> xr.Dataset:
+    return changed(recording, lambda signal: signal.fillna(0.03).values)
+
+
 BROKEN: dict[str, Callable[[xr.Dataset], xr.Dataset]] = {
     "no sequences": lambda recording: recording.isel(sequence=slice(0, 0)),
     "no steps": without_steps,
@@ -90,6 +100,11 @@ BROKEN: dict[str, Callable[[xr.Dataset], xr.Dataset]] = {
     "whole numbers": lambda recording: changed(
         recording.isel(sequence=[1]), lambda signal: (signal.values * 9).astype(np.int32)
     ),
+    "values in the padding": with_values_in_the_padding,
+    "a later stretch of time": lambda recording: recording.isel(time=slice(3, 9)),
+    "no lengths": lambda recording: recording.drop_vars(["length", "start"]),
+    "no sequence dimension": lambda recording: recording.isel(sequence=0),
+    "a label of NaN": lambda recording: recording.assign_coords(value=recording["value"] * np.nan),
     "no memory": lambda recording: recording.drop_vars("cell_state"),
     "no forget gate": lambda recording: recording.drop_vars("forget_gate"),
     "nothing but the memory": lambda recording: recording[["cell_state"]],
@@ -122,7 +137,7 @@ def is_one_sentence(text: str) -> bool:
     return len(text) > 40 and text.endswith(".") and "\n" not in text and len(re.findall(r"\. [A-Z]", text)) <= 1
 
 
-LONG = ("describe", "selectivity decoded")
+LONG = ("describe", "selectivity decoded", "selectivity of numbers")
 
 
 @pytest.mark.parametrize("broken", BROKEN)
@@ -158,7 +173,10 @@ def test_a_unit_without_numbers_spoils_no_other(
 @pytest.mark.parametrize(
     ("boundaries", "said"),
     [
-        (xr.DataArray(np.ones((3, 13), dtype=bool), dims=["sequence", "time"]), "must lie within the sequences"),
+        (xr.DataArray(np.ones((3, 12), dtype=bool), dims=["sequence", "time"]), "must lie within the sequences"),
+        (xr.DataArray(np.zeros((3, 13), dtype=bool), dims=["sequence", "time"]), "3 sequences of 12 steps; 3 of 13"),
+        (xr.DataArray(np.zeros((3, 11), dtype=bool), dims=["sequence", "time"]), "3 sequences of 12 steps; 3 of 11"),
+        (xr.DataArray(np.zeros((4, 12), dtype=bool), dims=["sequence", "time"]), "3 sequences of 12 steps; 4 of 12"),
         (xr.DataArray(np.full((3, 12), 40), dims=["sequence", "time"]), "boolean"),
         (xr.DataArray(np.zeros(12, dtype=bool), dims=["time"]), "sequence"),
         ("border", "border"),
@@ -182,3 +200,47 @@ def test_the_reason_for_numbers_that_are_missing_stands_in_the_attributes(make_r
     found = drift(unit_of_nan(make_recording()))
     assert found.attrs["nonfinite"] == 12
     assert set(found["verdict"].sel(unit=2).values.ravel()) == {"no data"}
+
+
+@pytest.mark.parametrize("measure", [resets, roles])
+def test_values_in_the_padding_are_refused_by_name_and_place(make_recording: Make, measure: Analyzer) -> None:
+    recording = make_recording()
+    recording["forget_gate"][0, 0, 0, 8, 1] = 0.5
+    said = "Padding must be NaN; forget_gate has a value at step 8 of sequence 0, whose length is 7"
+    with pytest.raises(ValueError, match=said) as refused:
+        measure(recording)
+    assert is_one_sentence(str(refused.value))
+
+
+def test_labels_of_all_recorded_steps_fit_also_where_the_last_are_padding_in_every_sequence(
+    make_recording: Make,
+) -> None:
+    recording = make_recording().isel(sequence=[0, 2])
+    events = resets(recording)
+    assert (events.sizes["time"], recording.sizes["time"]) == (7, 12)
+    given = alignment(events, recording["boundary"].rename("given"))
+    xr.testing.assert_equal(given, alignment(events))
+
+
+def onsets(events: xr.Dataset, first: int) -> set[tuple[Any, ...]]:
+    """Where events begin, on the time axis of the whole recording."""
+    where = (events[f"event_{dim}"].values.tolist() for dim in ("layer", "direction", "sequence", "unit"))
+    return set(zip(*where, (events["onset"].values + first).tolist(), strict=True))
+
+
+@pytest.mark.parametrize("first", [0, 60])
+def test_a_stretch_of_time_has_the_resets_within_it_and_none_where_the_memory_before_is_not_there(
+    make_recording: Make, first: int
+) -> None:
+    recording, options = make_recording(lengths=(100, 120, 60), units=3), {"low": 0.2, "high": 0.5, "min_erased": 0.0}
+    stretch = recording.isel(time=slice(first, first + 40))
+    found = resets(stretch, method="absolute", **options)
+    assert found["length"].values.tolist() == ([40, 40, 40] if first == 0 else [40, 40, 0])
+    whole, part = onsets(resets(recording, method="absolute", **options), 0), onsets(found, first)
+    inside = {event for event in whole if first < event[-1] < first + 39}
+    assert len(inside) > 50
+    assert inside <= part
+    at_entry = {event for event in part if event[1] == "backward" and event[-1] == first + 39}
+    if first:
+        at_entry |= {event for event in part if event[1] == "forward" and event[-1] == first}
+    assert not at_entry
