@@ -125,12 +125,17 @@ def tidy() -> None:
     if dispatcher is None or dispatcher.listeners:
         return
     _thread.dispatcher = None
-    if dispatcher in _get_current_function_mode_stack():
+    withdraw(dispatcher)
+
+
+def withdraw(mode: TorchFunctionMode) -> None:
+    """Take a mode away from this thread, wherever it stands among others, if it is there."""
+    if mode in _get_current_function_mode_stack():
         above = []
-        while (mode := _pop_mode()) is not dispatcher:
-            above.append(mode)
-        for mode in reversed(above):
-            _push_mode(mode)
+        while (other := _pop_mode()) is not mode:
+            above.append(other)
+        for other in reversed(above):
+            _push_mode(other)
 
 
 def hears(listener: Listener) -> bool:

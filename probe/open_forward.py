@@ -12,14 +12,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _push_mode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..cells import AbstractCell, Recurrent, StepTap
 from ..cells.recurrent import run_kernel
 from ..signals import Tap, no_tap
 from .calls import shadow
-from .dispatch import CELL_KERNELS, KERNELS, opaque
+from .dispatch import CELL_KERNELS, KERNELS, opaque, withdraw
 from .find import State, registration
 from .foreign import ForeignCell
 from .heard import Heard
@@ -145,12 +145,13 @@ class Kernels(TorchFunctionMode):
         super().__init__()
         self.runs, self.run = runs, run
         self.found = False
+        self.live = True
 
     def __torch_function__(
         self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         name = KERNELS.get(func) if func.__hash__ else None
-        if name is None or not self.runs(name, args):
+        if name is None or not self.live or not self.runs(name, args):
             return func(*args, **(kwargs or {}))
         self.found = True
         return self.run(*args)
@@ -161,8 +162,17 @@ class OpenTorch(OpenForward):
 
     def run(self, tap: StepTap | None, *args: Any, **kwargs: Any) -> Any:
         given = (*args, *kwargs.values())
-        with Kernels(self.runs, lambda *asked: self.kernel(tap, given, *asked)) as kernels:
+        kernels = Kernels(self.runs, lambda *asked: self.kernel(tap, given, *asked))
+        try:  # an interrupt may come between any two lines
+            _push_mode(kernels)
             output = self.own(*args, **kwargs)
+        finally:
+            kernels.live = False
+            try:
+                withdraw(kernels)
+            except BaseException:  # a second interrupt
+                withdraw(kernels)
+                raise
         if not kernels.found:
             raise TypeError(
                 f"{self.path!r} must compute its steps with torch's kernels to be opened; its class "

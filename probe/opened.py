@@ -110,6 +110,15 @@ def _open(wanted: Mapping[str, tuple[nn.Module, StepTap | None]]) -> Iterator[No
                 opening.enter(key, tap)
         yield
     finally:
-        with _lock:
-            for opening in entered:
-                opening.leave(key)
+        try:
+            leave(entered, key)
+        except BaseException:  # an interrupt
+            leave(entered, key)
+            raise
+
+
+def leave(entered: list[OpenForward], key: object) -> None:
+    """End a block, wholly: what it has done already may be done again."""
+    with _lock:
+        for opening in entered:
+            opening.leave(key)

@@ -9,9 +9,10 @@ from torch import nn
 from torch.overrides import _get_current_function_mode_stack
 
 import gatescope as gs
-from gatescope.probe import dispatch, track
+from gatescope.probe import dispatch, open_forward, opened, track
 
 WATCHED = tuple(map(inspect.getsourcefile, (track, dispatch, torch.autograd.grad_mode)))
+OPENING = tuple(map(inspect.getsourcefile, (opened, open_forward, dispatch, torch.overrides)))
 
 
 class Model(nn.Module):
@@ -32,12 +33,12 @@ class Model(nn.Module):
 class Interrupt:
     """Raises at the n-th point at which Python looks for signals: the beginning of a function, the end of one in C."""
 
-    def __init__(self, place):
-        self.place = place
+    def __init__(self, place, watched=WATCHED):
+        self.place, self.watched = place, watched
         self.passed = 0
 
     def __call__(self, frame, event, argument):
-        if event in ("call", "c_return") and frame.f_code.co_filename in WATCHED:
+        if event in ("call", "c_return") and frame.f_code.co_filename in self.watched:
             self.passed += 1
             if self.passed == self.place:
                 sys.setprofile(None)
@@ -76,3 +77,38 @@ def test_an_interrupt_leaves_nothing_behind_and_no_recording_is_lost():
         assert torch._C._is_torch_function_enabled(), place
         assert gs.validate(probe.recording("stack"), values=True).sizes["sequence"] in (2, 4), place
         assert gs.validate(probe.recording("cell"), values=True).sizes["sequence"] in (2, 4), place
+
+
+def interrupted_inside(model, interrupt):
+    """A call of a model that runs openly, interrupted; how many points it passed."""
+    change = gs.intervene(model, "input_gate", 0.5, module="stack")
+    inner = gs.intervene(model, "update_gate", 0.5, module="cell")
+    try:
+        with change, gs.opened(model):
+            sys.setprofile(interrupt)
+            with inner:
+                model(torch.randn(3, 2, 3))
+            sys.setprofile(None)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.setprofile(None)
+    return interrupt.passed
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # one that strikes a closing generator
+def test_an_interrupt_while_a_model_runs_openly_leaves_nothing_behind():
+    torch.manual_seed(0)
+    model = Model()
+    points = interrupted_inside(model, Interrupt(0, OPENING))
+    assert points > 200
+    left = []
+    for place in range(1, points + 1, 6):
+        interrupted_inside(model, Interrupt(place, OPENING))
+        if any("forward" in vars(module) for module in model.modules()) or _get_current_function_mode_stack():
+            left.append(place)
+            for module in model.modules():
+                vars(module).pop("forward", None)
+        assert torch._C._is_torch_function_enabled(), place
+    assert not left
+    assert open_forward.running.lengths is None
