@@ -168,6 +168,8 @@ def show_raster(view: View, found: reset_sections.Found) -> list[int]:
     idle = events.sizes["unit"] - len(rows)
     others = f" {idle:,} units have none in this sequence." if idle else ""
     st.caption(f"{at_step}{lost}.{others}{reset_sections.synchrony(events, found.kind)}")
+    if units:
+        chooser.link(st, "gates", "See the units in colour step by step", unit=",".join(map(str, units)))
     return units
 
 
