@@ -26,7 +26,8 @@ def view(folder):
 
 
 def test_choices_survive_going_to_another_page_and_back(opened, folder):
-    page = healthy(opened(folder, layer="1", sequence="1", signal="cell_state", unit="3,1", time="2-6"))
+    page = healthy(opened(folder, layer="1", sequence="1", signal="cell_state", unit="3,1"))
+    healthy(page.slider[0].set_value((2, 6)).run())
     before = figure(page)
     for file in ("views/roles.py", "views/gates.py"):
         page.query_params.clear()  # as the menu does
