@@ -105,6 +105,7 @@ def _points(chosen: xr.Dataset, dim: str, alpha: float, ax: Axes | None) -> Axes
         )
     ax.set_yticks(range(len(order)), names)
     ax.set_ylim(len(order) - 0.4, -0.6)
+    ax.ticklabel_format(axis="x", style="sci", scilimits=(-3, 4))
     ax.set_xlabel("effect: metric without it, less that of the intact model")
     ax.set_ylabel(_place(chosen, dim))
     left = effect.shape[1] - len(order)
@@ -151,7 +152,10 @@ def _map(chosen: xr.Dataset, inner: list[str], alpha: float, ax: Axes | None) ->
 
 
 def _ticks(ax: Axes, flat: xr.Dataset, columns: str, rest: list[str]) -> None:
-    rows = [" ".join(map(str, entry)) for entry in zip(*(flat[dim].to_numpy() for dim in rest), strict=True)]
+    rows = [
+        " ".join(str(name).removesuffix("_gate") for name in entry)
+        for entry in zip(*(flat[dim].to_numpy() for dim in rest), strict=True)
+    ]
     if len(rows) <= EVERY_ROW:
         ax.set_yticks(range(len(rows)), rows)
     else:

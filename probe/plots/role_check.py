@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from .places import chosen_places
 
 WRITTEN = 32  # rows up to which numbers, roles and verdicts are written
+TALL = 14  # rows up to which role and verdict stand one below the other
 DARK = 0.6  # share of the largest colour from which text is white
 SIGNS = {"confirmed": "confirmed", "contradicted": "contradicted", "not needed": "not needed", "no claim": ""}
 
@@ -48,7 +49,7 @@ def plot_role_check(
     if ax is None:
         from matplotlib import pyplot
 
-        height = float(np.clip(1.5 + 0.42 * len(grown), 2.8, 9))
+        height = float(np.clip(1.5 + (0.42 if len(grown) <= TALL else 0.26) * len(grown), 2.8, 9.8))
         _, ax = pyplot.subplots(figsize=(6.4, height), layout="constrained")
     limit = float(np.nanmax(np.abs(grown), initial=0.0)) or 1.0
     image = ax.imshow(grown, aspect="auto", cmap=colormaps["RdBu_r"], vmin=-limit, vmax=limit, interpolation="nearest")
@@ -61,7 +62,7 @@ def plot_role_check(
             ax.text(
                 lag,
                 row,
-                f"{value:+.2f}" if abs(value) >= 0.005 else "0",
+                _number(float(value), limit),
                 ha="center",
                 va="center",
                 weight="bold" if sure[row, lag] else "normal",
@@ -70,6 +71,13 @@ def plot_role_check(
     kind = "blocks" if dim == "memory_block" else "units"
     ax.set_title(_title(chosen, kind))
     return ax
+
+
+def _number(value: float, limit: float) -> str:
+    """A growth beside the largest: two decimals of shares, two digits of what is much smaller."""
+    if limit < 0.05 and abs(value) >= 0.01 * limit:
+        return f"{value:+.2g}"
+    return f"{value:+.2f}" if limit >= 0.05 and abs(value) >= 0.005 else "0"
 
 
 def _title(chosen: xr.Dataset, kind: str) -> str:
@@ -92,5 +100,6 @@ def _rows(ax: Axes, flat: xr.Dataset, dim: str, count: int) -> None:
         one = flat.isel(row=row)
         place = " ".join([*(str(one[name].item()) for name in several), f"{what} {one[dim].item()}"])
         said = SIGNS.get(str(one["verdict"].item()), "")
-        labels.append(f"{place}: {one['role'].item()}" + (f"\n{said}" if said else ""))
+        between = "\n" if count <= TALL else ", "
+        labels.append(f"{place}: {one['role'].item()}" + (between + said if said else ""))
     ax.set_yticks(range(count), labels)
