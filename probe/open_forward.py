@@ -23,6 +23,7 @@ from .dispatch import CELL_KERNELS, KERNELS, opaque, withdraw
 from .find import State, registration
 from .foreign import ForeignCell
 from .heard import Heard
+from .origins import Origins
 from .track import RECENT
 
 
@@ -312,13 +313,14 @@ class OpenForeign(OpenForward):
     def __init__(self, path: str, module: nn.Module) -> None:
         super().__init__(path, module)
         self.observed = ForeignCell(path, module)
+        self.origins = Origins(self.observed.registration.as_cell, module)
         self.steps = Steps()
 
     def run(self, tap: StepTap | None, *args: Any, **kwargs: Any) -> Any:
         output = self.own(*args, **kwargs)
         input, given, answered = self.observed.parts(args, kwargs, output)
         [[built]] = self.observed.cells()
-        cell = with_originals(built, self.module)
+        cell = self.origins.cell(built)
         state = tuple(torch.zeros_like(entry) for entry in answered) if given is None else given
         new = self.steps.run(cell, input, state, tap, given=given is not None)
         leaves, form = tree_flatten(output)
@@ -331,21 +333,6 @@ class OpenForeign(OpenForward):
             f"{self.path!r} must answer its new states, and no other tensor, for its signals to be changed; its class "
             f"{type(self.module).__name__} answers something made of them. Register the class of its inner cell."
         )
-
-
-def with_originals(cell: AbstractCell, module: nn.Module) -> AbstractCell:
-    """The cell with the module's own tensors where it shares their memory, so that gradients reach them."""
-    originals = {place(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
-    twin = copy(cell)
-    twin.__dict__["_parameters"] = {
-        name: weight if weight is None else originals.get(place(weight), weight)
-        for name, weight in cell._parameters.items()
-    }
-    return twin
-
-
-def place(tensor: Tensor) -> tuple[Any, ...]:
-    return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype
 
 
 class Steps(threading.local):

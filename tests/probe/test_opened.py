@@ -524,6 +524,43 @@ def test_a_registered_cell_runs_openly_and_its_own_weights_get_the_gradients(reg
     torch.testing.assert_close(held, model(x[:2]), rtol=0, atol=1e-12)
 
 
+class Parts(nn.Module):
+    """Somebody's LSTM with a layer for each gate, and 1 added to the forget gate in the code."""
+
+    def __init__(self, input_size, hidden_size):
+        super().__init__()
+        self.input_size, self.hidden_size = input_size, hidden_size
+        self.gates = nn.ModuleList(nn.Linear(input_size + hidden_size, hidden_size) for _ in "ogif")
+
+    def forward(self, x, state=None):
+        h, c = (x.new_zeros(len(x), self.hidden_size),) * 2 if state is None else state
+        o, g, i, f = (gate(torch.cat([x, h], -1)) for gate in self.gates)
+        c = (f + 1).sigmoid() * c + i.sigmoid() * g.tanh()
+        return o.sigmoid() * c.tanh(), c
+
+
+def parts_as_cell(module):
+    cell = gs.LSTMCell(module.input_size, module.hidden_size)
+    o, g, i, f = module.gates
+    rows = torch.cat([gate.weight for gate in (i, f, g, o)])
+    bias = torch.cat([i.bias, f.bias + 1, g.bias, o.bias])
+    weights = {"weight_ih": rows[:, : module.input_size], "weight_hh": rows[:, module.input_size :], "bias_ih": bias}
+    cell.load_state_dict(weights | {"bias_hh": torch.zeros_like(bias)})
+    return cell.to(rows)
+
+
+def test_weights_that_a_registered_cell_lays_out_anew_get_their_gradients_too(registry):
+    gs.register(Parts, parts_as_cell)
+    torch.manual_seed(0)
+    model, x = Loop(Parts(3, 4)), feed("time_first").float()
+    fused = everything(model, x, None)
+    found = ran_openly(model, "cell", lambda: everything(model, x, None))
+    assert all((one - other).abs().max() < 1e-5 for one, other in zip(fused, found, strict=True))
+    with gs.intervene(model, "forget_gate", 0.5):
+        changed = everything(model, x, None)
+    assert all(one.shape == other.shape for one, other in zip(fused, changed, strict=True))
+
+
 def test_a_registered_cell_that_answers_more_than_its_states_cannot_be_changed(registry):
     gs.register(Spiking, MinimalCell, read=lambda args, kwargs, output: (args[0], None, (output[1],)))
     cell, x = Spiking(3, 4), torch.ones(2, 3)
