@@ -38,15 +38,21 @@ def adopt(page: str) -> None:
             held["begin"], held["turn"] = held.get("now", held.get("begin")), held["turn"] + 1
     if followed:
         book["chosen"], book["windows"] = {}, {}
-    book |= {"settled": {}, "shown": {}, "page": page}
+    book |= {"settled": {}, "shown": {}, "page": page, "followed": followed}
 
 
 def settle() -> None:
-    """After a page ran: write what it shows into the address."""
-    book = _book()
-    if st.query_params.to_dict() != book["shown"]:
-        st.query_params.from_dict(book["shown"])
-    book["written"] = dict(book["shown"])
+    """After a page ran: write what it shows into the address.
+
+    A followed address that leaves out what is usual stays as it is, for it opens the same view: writing it anew would
+    put a second entry into the browser's history, from which a step back leads nowhere.
+    """
+    book, address = _book(), st.query_params.to_dict()
+    if not (book["followed"] and address.items() <= book["shown"].items()):
+        address = dict(book["shown"])
+        if st.query_params.to_dict() != address:
+            st.query_params.from_dict(address)
+    book["written"] = address
     book["settled"] = {key: st.session_state.get(key) for key in book["settled"]}
 
 
