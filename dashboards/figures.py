@@ -21,6 +21,7 @@ MOST_LABEL = 18  # characters of a label along the axis
 MOST_TICKS = 80
 MOST_BOUNDARIES = 100  # beyond, the lines would cover what they divide
 MOST_MARKS, LEAST_ROW = 1_500, 6.0  # resets drawn on the heatmap, and the pixels that a row must have for them
+MOST_CROSSES = 200  # resets of a trace that are marked on it
 LEAST_NAMED = 18.0  # pixels of a group of rows that is named
 DENSE = 80  # steps beyond which marks are smaller
 ROBUST = 99.0  # percentile of |value| that the colours of an unbounded signal reach, as in `plot_signal`
@@ -403,6 +404,8 @@ def _marked_traces(
         return
     for place, unit in enumerate(units):
         steps = resets.steps[resets.units == unit]
+        if len(steps) > MOST_CROSSES:
+            continue
         figure.add_trace(
             go.Scatter(
                 x=steps,

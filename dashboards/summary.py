@@ -80,7 +80,7 @@ def reading(recording: xr.Dataset, signal: str, direction: str, *, marked: bool 
     if "boundary" in recording.coords:
         lines.append("Dotted lines stand before the first step of a segment.")
     if marked:
-        lines.append("Crosses and bars mark where a unit throws its memory away.")
+        lines.append("Bars count units that throw their memory away; crosses say which, where there is room.")
     if direction == "backward":
         lines.append("This direction runs from right to left.")
     return " ".join(line for line in lines if line)
