@@ -15,9 +15,9 @@ EXACT = 2**24
 
 
 class Origin(NamedTuple):
-    """Where the numbers of a weight come from: `sign * (all of the module's numbers)[index] + constant`."""
+    """Where the numbers of a weight come from: `sign * (all of the module's numbers)[where] + constant`."""
 
-    index: Tensor
+    where: Tensor
     sign: Tensor
     constant: Tensor
 
@@ -52,7 +52,7 @@ class Origins:
         if not known:
             return {}
         flat = torch.cat([weight.flatten() for weight in self.module.parameters()])
-        return {name: flat[at.index] * at.sign.to(flat) + at.constant.to(flat) for name, at in known.items()}
+        return {name: flat[at.where] * at.sign.to(flat) + at.constant.to(flat) for name, at in known.items()}
 
     def look(self, built: AbstractCell) -> dict[str, Origin]:
         """The weights that `as_cell` lays out anew; checked with random numbers and with the real ones."""
