@@ -19,11 +19,12 @@ def of(view: View, label: str, values: Sequence[str], levels: tuple[float, float
     kept = _kept(key)
     missing = [value for value in values if value not in kept]
     if missing:
-        bar = st.progress(0.0, f"Reading the steps of {len(missing)} values of the label ...")
+        said = f"Reading the steps of {len(missing)} values of the label ..."
+        bar = st.progress(0.0, said)
         recording = view.here if view.here.nbytes > LOADED else view.here.load()
         for place, value in enumerate(missing):
             kept[value] = _counted(recording, label, value, levels)
-            bar.progress((place + 1) / len(missing))
+            bar.progress((place + 1) / len(missing), said)
         bar.empty()
     found = {value: kept[value] for value in values}
     return {value: result for value, result in found.items() if result is not None}

@@ -7,15 +7,16 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import streamlit as st
 import xarray as xr
 
-from ..probe import netcdf_files
 from ..probe.analyzers.role_check import role_check
 from ..probe.guards import check_regular
 from . import catalogue, results
 from .chooser import View
 
+MOST_VALUES = 50_000_000  # of a file of effects
 STREAMS, STEPS = 32, 250  # of fresh strings on which an example's blocks are taken out
 
 
@@ -44,12 +45,29 @@ def _opened(path: str, changed: str, folder: str) -> xr.Dataset | str:
         return f"Lesions must lie beside their recording; {path} is a link that leaves the folder."
     try:
         check_regular(place)
-        found = netcdf_files.read(place, "").load()
+        _check_own(place)
+        with xr.open_dataset(place, engine="h5netcdf") as opened:
+            found = opened.load()
     except (ValueError, OSError, KeyError) as error:
         return f"{path}: {error}"
     if found.attrs.get("measure") != "ablation" or "effect" not in found:
         return f"{path} must hold what gs.ablation returned; it holds {found.attrs.get('measure', 'something else')!r}."
     return found
+
+
+def _check_own(place: Path) -> None:
+    """Refuse what points at other files, or says that it is far larger than effects ever are, before it is read."""
+    import h5py
+
+    values = 0
+    with h5py.File(place, "r") as file:
+        for name in file:
+            node = file[name] if isinstance(file.get(name, getlink=True), h5py.HardLink) else None
+            if not isinstance(node, h5py.Dataset) or node.external or node.is_virtual:
+                raise ValueError(f"{name!r} must stand in the file itself; it points at something else.")
+            values += int(np.prod(node.shape, dtype=np.float64))
+    if values > MOST_VALUES:
+        raise ValueError(f"Lesions must hold no more than {MOST_VALUES:,} values; it says that it holds {values:,}.")
 
 
 def _here(found: xr.Dataset, view: View) -> Lesions:

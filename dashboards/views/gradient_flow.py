@@ -91,7 +91,8 @@ def follow(
         else:
             runs.append(other)
     lines, amounts, begin = [], {}, time.perf_counter()
-    bar = st.progress(0.0, f"Following gradients in {len(runs)} runs ...") if len(runs) > 1 else None
+    said = f"Following gradients in {len(runs)} runs ..."
+    bar = st.progress(0.0, said) if len(runs) > 1 else None
     for place, run in enumerate(runs):
         label = flow_curves.label_of(run, view)
         amounts[label] = min(count, flow_curves.amounts(run.recording)[1] if run.entry != view.entry else count)
@@ -101,7 +102,7 @@ def follow(
         else:
             lines.append(Line(label, run, result.isel(layer=0, direction=0)))
         if bar is not None:
-            bar.progress((place + 1) / len(runs))
+            bar.progress((place + 1) / len(runs), said)
     if bar is not None:
         bar.empty()
     return lines, amounts, problems, time.perf_counter() - begin

@@ -14,6 +14,7 @@ from gatescope.dashboards import (
     lesion_section,
     lesions,
     results,
+    role_comparison,
     role_figures,
     ways_out,
 )
@@ -66,9 +67,10 @@ def show(view: View) -> None:
     if "memory_block" in here.dims:
         show_cards(here)
     found = lesion_section.show(view, result)
+    compared = role_comparison.show(view, result, labels)
     show_table(view, here, units, labels)
     show_meanings(here)
-    show_ways_out(view, result, (labels, lags), found)
+    show_ways_out(view, result, (labels, lags), found, compared)
 
 
 def choose_options(view: View) -> tuple[str | None, tuple[int, int] | None]:
@@ -212,7 +214,11 @@ def show_meanings(here: xr.Dataset) -> None:
 
 
 def show_ways_out(
-    view: View, result: xr.Dataset, asked: tuple[str | None, tuple[int, int] | None], found: lesion_section.Shown | None
+    view: View,
+    result: xr.Dataset,
+    asked: tuple[str | None, tuple[int, int] | None],
+    found: lesion_section.Shown | None,
+    compared: role_comparison.Compared | None,
 ) -> None:
     from gatescope.probe.plots.ablation import plot_ablation
     from gatescope.probe.plots.role_check import plot_role_check
@@ -237,6 +243,11 @@ def show_ways_out(
         effects, metric = found.effects, found.metric
         lines.append(f"gs.plot_ablation(lesions, metric={metric!r})")
         pictures["lesions"] = lambda ax: plot_ablation(effects, metric=metric, ax=ax)
+    if compared is not None:
+        agreement = compared.agreement
+        lines += ["", *role_comparison.lines(compared)]
+        kept["agreement"] = agreement
+        tables["agreement"] = lambda: role_comparison.rows(agreement.isel(layer=0, direction=0))
     ways_out.show(
         view.name,
         code=view.code(*lines, here=True),

@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import h5py
 import matplotlib as mpl
 import numpy as np
 import pytest
 import xarray as xr
 
-from gatescope.dashboards import catalogue, chooser, lesions, role_figures
+from gatescope.dashboards import catalogue, chooser, lesions, role_comparison, role_figures
+from gatescope.probe.analyzers.role_agreement import role_agreement
 from gatescope.probe.analyzers.role_check import role_check
 from gatescope.probe.analyzers.roles import roles
 from gatescope.probe.store import save_recording
@@ -155,6 +157,8 @@ def test_lesions_of_one_metric_are_shown_as_effects(opened, place, blocked, read
         ("module", "of the module 'x'"),
         ("other", "it holds 'y'"),
         ("layer", "layer 0 was left whole"),
+        ("size", "no more than 50,000,000 values"),
+        ("pointer", "'effect' must stand in the file itself"),
         ("none", ""),
     ],
 )
@@ -167,6 +171,12 @@ def test_lesions_that_do_not_do_are_refused_in_a_sentence(place, blocked, broken
         outside = tmp_path_factory.mktemp("outside") / "e.nc"
         made.to_netcdf(outside, engine="h5netcdf")
         path.symlink_to(outside)
+    elif broken == "size":
+        with h5py.File(path, "w") as file:
+            file.create_dataset("effect", shape=(10**6, 10**6), chunks=(1, 1), dtype="f8")
+    elif broken == "pointer":
+        with h5py.File(path, "w") as file:
+            file["effect"] = h5py.ExternalLink("/etc/passwd", "/x")
     elif broken == "layer":
         made.assign_coords(layer=[3]).to_netcdf(path, engine="h5netcdf")
     elif broken != "none":
@@ -212,3 +222,21 @@ def test_no_unit_with_a_ring_leaves_the_traces_of_other_pages_alone(opened, plac
     page.multiselect(key="unit").set_value([]).run()
     reading.healthy(page.switch_page("views/gates.py").run())
     assert page.multiselect(key="unit").value
+
+
+def test_units_of_another_network_are_paired_and_the_code_pairs_them_alike(opened, place, blocked, reading):
+    other = blocked.isel(unit=[2, 0, 1], source=[2, 0, 1]).assign_coords(unit=[0, 1, 2], source=[0, 1, 2])
+    save_recording(other.drop_vars(["token", "block"]), place / "z.zarr")
+    page = reading.healthy(opened(place, view="roles", judge="token", beside="z.zarr"))
+    expected = role_agreement(roles(blocked, "token"), roles(other)).isel(layer=0, direction=0)
+    assert f"3 pairs, {expected['agreement'].item():.0%} with the same role" in reading.texts(page)
+    counted = next(frame.value for frame in page.dataframe if frame.value.index.name == "here")
+    assert counted.to_numpy().sum() == 3
+    reading.healthy(page.toggle[0].set_value(True).run())
+    scope: dict[str, Any] = {}
+    with mpl.rc_context({"backend": "agg"}):
+        exec(page.code[-1].value, scope)
+        mpl.pyplot.close("all")
+    paired = scope["agreement"].isel(layer=0, direction=0)
+    np.testing.assert_array_equal(paired["matched_unit"], expected["matched_unit"])
+    assert role_comparison.rows(paired)["matched_unit"].tolist() == expected["matched_unit"].values.tolist()
