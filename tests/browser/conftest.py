@@ -27,7 +27,7 @@ PROBED = re.compile(r"/(gates|resets|roles|saturation|gradient_flow)/_stcore/(he
 """Where Streamlit looks first when a page is opened by its address; that it is not there tells it to look elsewhere."""
 
 try:
-    from playwright.sync_api import Browser, Page, expect, sync_playwright
+    from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
     missing = "" if CHROMIUM.exists() else f"there is no browser at {CHROMIUM}"
 except ImportError as error:
@@ -123,11 +123,32 @@ def browser() -> "Iterator[Browser]":
         started.close()
 
 
+@pytest.fixture(scope="session")
+def contexts(browser: "Browser") -> "Iterator[Callable[[tuple[int, int], str], BrowserContext]]":
+    """A window's surroundings by size and theme, each kept, so that the dashboard's own files are fetched once."""
+    made: dict[tuple[tuple[int, int], str], BrowserContext] = {}
+
+    def of(size: tuple[int, int], scheme: str) -> "BrowserContext":
+        if (size, scheme) not in made:
+            made[size, scheme] = browser.new_context(
+                viewport={"width": size[0], "height": size[1]},
+                color_scheme=scheme,  # type: ignore[arg-type]
+                accept_downloads=True,
+            )
+        return made[size, scheme]
+
+    yield of
+    for context in made.values():
+        context.close()
+
+
 @pytest.fixture
-def visit(browser: "Browser", server: dict[str, str], recording: xr.Dataset) -> "Iterator[Callable[..., Page]]":
+def visit(
+    contexts: "Callable[[tuple[int, int], str], BrowserContext]", server: dict[str, str], recording: xr.Dataset
+) -> "Iterator[Callable[..., Page]]":
     """Open a page; afterwards the browser must not have complained or asked another machine for anything."""
     complaints: list[str] = []
-    contexts = []
+    pages: list[Page] = []
 
     def watch(page: "Page") -> None:
         page.set_default_timeout(45_000)
@@ -143,13 +164,8 @@ def visit(browser: "Browser", server: dict[str, str], recording: xr.Dataset) -> 
         view: str = "gates",
         file: Path | None = None,
     ) -> "Page":
-        context = browser.new_context(
-            viewport={"width": size[0], "height": size[1]},
-            color_scheme=scheme,  # type: ignore[arg-type]
-            accept_downloads=True,
-        )
-        contexts.append(context)
-        page = context.new_page()
+        page = contexts(size, scheme).new_page()
+        pages.append(page)
         watch(page)
         page.goto(file.as_uri() if file else f"{server['address']}{'' if view == 'overview' else view}?{query}")
         if file is None:
@@ -157,8 +173,8 @@ def visit(browser: "Browser", server: dict[str, str], recording: xr.Dataset) -> 
         return page
 
     yield opened
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.close()
     assert complaints == []
 
 
