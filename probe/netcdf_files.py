@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from ..signals import SCHEMA
 from .guards import check_declared, check_dims, size_on_disk
 from .layout import SchemaError
 from .pieces import TEXT_BYTES, demand, pieces
@@ -59,6 +60,12 @@ def read(path: Path, group: str) -> xr.Dataset:
     shapes = _own_shapes(path, group)
     with h5netcdf.File(path, "r", decode_vlen_strings=True) as file:
         node = file[group] if group else file
+        filled = any("_FillValue" in array.attrs for array in node.variables.values())
+        if filled and node.attrs.get("schema") == SCHEMA:
+            raise SchemaError(
+                "It must have been written by save_recording; to_netcdf of xarray wrote it, which marks numbers in its own "
+                "way. Write the recording with gatescope.save_recording(recording, path)."
+            )
         demand(node.attrs, node.variables.__contains__)
         for name, array in node.variables.items():
             check_dims(name, array.dimensions, len(shapes[name]))

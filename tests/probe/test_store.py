@@ -435,6 +435,10 @@ def another_version(path: Path, recording: xr.Dataset) -> None:
     recording.drop_vars("token").assign_attrs(schema="gatescope.recording/99").to_netcdf(path, engine="h5netcdf")
 
 
+def written_by_xarray(path: Path, recording: xr.Dataset) -> None:
+    recording.to_netcdf(path, engine="h5netcdf")
+
+
 def truncated_file(path: Path, recording: xr.Dataset) -> None:
     save_recording(recording, path.with_name("whole.nc"))
     whole = path.with_name("whole.nc").read_bytes()
@@ -472,6 +476,7 @@ NOT_RECORDINGS: dict[Callable[[Path, xr.Dataset], None], str] = {
     broken_metadata: "cannot be read",
     another_zarr: "no attribute 'schema'",
     another_netcdf: "no attribute 'schema'",
+    written_by_xarray: "to_netcdf of xarray wrote it",
     another_version: "must be 'gatescope.recording/1'; 'gatescope.recording/99' came",
     truncated_file: "cannot be read",
     chunk_missing: "files of data",

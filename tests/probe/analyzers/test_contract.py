@@ -17,6 +17,7 @@ from gatescope.probe.analyzers import (
     drift,
     event_average,
     gradient_flow,
+    lyapunov,
     resets,
     roles,
     saturation,
@@ -47,6 +48,7 @@ ANALYZERS: list[tuple[Analyzer, dict[str, Any]]] = [
     (drift, {"late": 0.8, "confidence": 0.9, "epsilon": 0.02, "training_length": 4}),
     (of_events(event_average), {"before": 2, "after": 3, "kind": "reset"}),
     (gradient_flow, {"method": "exact"}),
+    (lyapunov, {"k": 3}),
     (selectivity, {"labels": "token", "shifts": 50}),
     (roles, {"labels": "token", "samples": 20, "seed": 3}),
     (timescales, {"jacobian": True, "longest": 3}),
@@ -84,11 +86,13 @@ def test_the_order_of_sequences_changes_nothing(
 def test_permuting_units_permutes_the_result(
     make_recording: Make, analyzer: Analyzer, parameters: dict[str, Any]
 ) -> None:
-    recording = make_recording()
+    recording, near = make_recording(), 1e-12
+    if analyzer is lyapunov:  # whose first columns take time to turn to the directions that grow most
+        recording, near = make_recording(layers=1, lengths=(800,)), 1e-5
     order = [3, 1, 4, 0, 2]
     result = analyzer(recording, **parameters)
     permuted = analyzer(recording.isel(unit=order, source=order), **parameters)
-    xr.testing.assert_allclose(permuted, result.isel(unit=order) if "unit" in result.dims else result, rtol=1e-12)
+    xr.testing.assert_allclose(permuted, result.isel(unit=order) if "unit" in result.dims else result, rtol=near)
 
 
 @each_analyzer
