@@ -7,10 +7,11 @@ from .gru import GRUCell
 from .lstm import LSTMCell
 from .memory_block import MemoryBlockCell
 from .peephole import PeepholeLSTMCell
-from .recurrent import Recurrent, StepTap
+from .recurrent import Recurrent
 from .reset_before import ResetBeforeGRUCell
 from .rnn import RNNCell
 from .scan import Remember, linear_scan, step
+from .unroll import StepTap
 
 __all__ = [
     "AbstractCell",

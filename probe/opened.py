@@ -7,9 +7,11 @@ from typing import TypeVar
 
 from torch import nn
 
-from ..cells import StepTap
-from .find import choose
-from .open_forward import OpenForward, open_forward
+from ..cells import AbstractCell, Recurrent, StepTap
+from .find import choose, registration
+from .open_forward import OpenForward
+from .open_ours import OpenCell, OpenForeign, OpenStack
+from .open_torch import OpenTorchCell, OpenTorchStack
 from .probe import Modules
 
 M = TypeVar("M", bound=nn.Module)
@@ -122,3 +124,23 @@ def leave(entered: list[OpenForward], key: object) -> None:
     with _lock:
         for opening in entered:
             opening.leave(key)
+
+
+def open_forward(path: str, module: nn.Module) -> OpenForward:
+    """What stands in for the `forward` of a module that `find` has found."""
+    compiled = getattr(module, "_compiled_call_impl", None)
+    if compiled is not None:
+        raise TypeError(
+            f"{path!r} must not be compiled to be opened; module.compile() was called. Open the model before that."
+        )
+    if registration(module) is not None:
+        return OpenForeign(path, module)
+    if isinstance(module, Recurrent):
+        return OpenStack(path, module)
+    if isinstance(module, AbstractCell):
+        return OpenCell(path, module)
+    if isinstance(module, nn.RNNBase):
+        return OpenTorchStack(path, module)
+    if isinstance(module, nn.RNNCellBase):
+        return OpenTorchCell(path, module)
+    raise TypeError(f"{path!r} must be a recurrent module; {type(module).__name__} came. See gatescope.modules(model).")

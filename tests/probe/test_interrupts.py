@@ -9,10 +9,10 @@ from torch import nn
 from torch.overrides import _get_current_function_mode_stack
 
 import gatescope as gs
-from gatescope.probe import dispatch, open_forward, opened, track
+from gatescope.probe import dispatch, open_forward, open_torch, opened, track
 
 WATCHED = tuple(map(inspect.getsourcefile, (track, dispatch, torch.autograd.grad_mode)))
-OPENING = tuple(map(inspect.getsourcefile, (opened, open_forward, dispatch, torch.overrides)))
+OPENING = tuple(map(inspect.getsourcefile, (opened, open_forward, open_torch, dispatch, torch.overrides)))
 
 
 class Model(nn.Module):
