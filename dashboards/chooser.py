@@ -195,12 +195,24 @@ def choose_view(
 def choose_sequence(recording: xr.Dataset, places: dict[int, int]) -> int:
     texts = summary.text_labels(recording)
     preview = texts[0] if texts and len(places) <= 1000 else None
-    return choices.choose(
+    numbers = list(places)
+    number = choices.choose(
         "Sequence",
-        list(places),
+        numbers,
         name="sequence",
         shown=lambda number: summary.sequence_name(recording, places[number], preview),
     )
+    if len(numbers) > 1:
+        row = st.container(horizontal=True, horizontal_alignment="distribute")
+        for label, icon, step in (("Before", "chevron_left", -1), ("After", "chevron_right", 1)):
+            row.button(
+                label,
+                icon=f":material/{icon}:",
+                type="tertiary",
+                on_click=choices.take,
+                args=("sequence", numbers[(numbers.index(number) + step) % len(numbers)]),
+            )
+    return number
 
 
 def choose_label(recording: xr.Dataset) -> str:

@@ -156,7 +156,7 @@ def gradients(view: View, result: xr.Dataset | str) -> Check:
 def show_finding(view: View, finding: xr.Dataset) -> None:
     page, asked = findings.link(view, finding)
     with st.container(border=True, horizontal=True, vertical_alignment="center"):
-        with st.container(width="stretch", gap="xsmall"):
+        with st.container(width="stretch", gap=None):
             st.text(finding["text"].item())
             st.caption(summary.escaped(grounds(finding)))
         chooser.link(st, page, f"{findings.TITLES[page]} →", **asked)

@@ -120,3 +120,10 @@ def test_every_page_shows_an_unreadable_recording_as_a_sentence(opened, tmp_path
         page = healthy(opened(tmp_path, view=name, recording="broken.nc"))
         assert "cannot be shown" in page.warning[0].value
         assert any("broken.nc: " in text.value for text in page.text)
+
+
+def test_sequences_follow_each_other_round_the_end(opened, folder):
+    page = healthy(opened(folder, sequence="1"))
+    for label, number in (("After", "2"), ("After", "0"), ("Before", "2")):
+        healthy(next(button for button in page.button if button.label == label).click().run())
+        assert page.query_params["sequence"] == number
