@@ -28,6 +28,7 @@ class Recurrent(nn.Module):
     batch_first : whether 3-D inputs and outputs are (sequence, time, feature).
     dropout : probability of dropping a value between layers in training.
 
+    >>> import torch
     >>> from .lstm import LSTMCell
     >>> network = Recurrent([[LSTMCell(3, 4)], [LSTMCell(4, 4)]])
     >>> output, (hidden_state, cell_state) = network(torch.zeros(7, 2, 3))
