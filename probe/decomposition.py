@@ -15,6 +15,8 @@ from .phrases import Phrases, phrases_of
 from .rebuild import ParityError, uncast
 from .state_map import chosen_module
 
+LARGEST = 2**32
+"""Bytes that a result may take."""
 VALUES = 2**24
 """Of all steps of the phrases that are decomposed side by side."""
 
@@ -168,6 +170,12 @@ def kept_steps(at: Any, heard: Heard) -> Tensor:
 def all_phrases(heard: Heard, phrases: Phrases, layer: int, kept: Tensor, *, credit: bool) -> tuple[Parts, float]:
     """The parts (phrase, sequence, kept step, direction x unit), and how far their sum is from the model's own."""
     sequences, width = heard.hidden[layer].shape[1:]
+    size = 16 * phrases.number * kept.numel() * width
+    if size > LARGEST:
+        raise ValueError(
+            f"the result must fit into {LARGEST / 1e9:.3g} GB; {phrases.number} phrases at {kept.shape[1]} steps of "
+            f"{sequences} sequences would take {size / 1e9:.3g}. Name a step with at=, or give fewer phrases."
+        )
     own, active = heard.hidden[layer].double(), heard.active
     found = Parts(*(own.new_full((phrases.number, *kept.shape, width), torch.nan) for _ in range(2)))
     rows, real = torch.arange(sequences)[:, None].expand_as(kept), kept >= 0

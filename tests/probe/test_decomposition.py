@@ -385,6 +385,13 @@ def test_bad_input_is_refused_in_a_sentence(given: dict[str, Any], said: str) ->
         gs.contextual_decomposition(tagger(), tokens(), **given)
 
 
+def test_a_result_that_would_be_too_large_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decomposition, "LARGEST", 10_000)
+    with pytest.raises(ValueError, match=r"7 phrases at 7 steps of 3 sequences would take 1\.41e-05\. Name a step"):
+        gs.contextual_decomposition(tagger(), tokens())
+    gs.contextual_decomposition(tagger(), tokens(), at="last")
+
+
 def test_modules_that_are_no_lstm_called_once_on_sequences_are_refused() -> None:
     with pytest.raises(TypeError, match="is defined for LSTM layers that read whole sequences"):
         gs.contextual_decomposition(nn.GRU(2, 3), torch.zeros(4, 1, 2))
