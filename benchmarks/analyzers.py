@@ -1,6 +1,6 @@
 """What the analyzers cost: seconds and peak memory on a large recording, and how both grow.
 
-    python benchmarks/analyzers.py [--quick] [--rounds N] [--threads N] [--only MEASURE ...] [--json PATH]
+    python benchmarks/analyzers.py [--quick] [--rounds N] [--threads N] [--only MEASURE ...] [--shape ...] [--json PATH]
 
 The recording has 2 layers, 2 directions, 64 sequences, 1000 steps and 256 units, 65.5 million values per signal, with a
 reset in one step of 25. It is made from numbers, without a model; its Jacobian is that of a plain RNN. Times are
@@ -215,7 +215,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a small recording, one round: whether it runs")
     parser.add_argument("--rounds", type=int, default=1, help="runs of each measure, of which the median is told")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--only", nargs="+", choices=list(MEASURES), default=list(MEASURES))
+    parser.add_argument("--only", nargs="+", choices=list(MEASURES), default=list(MEASURES), metavar="MEASURE")
+    parser.add_argument("--shape", nargs=5, type=int, help="layers, directions, sequences, steps and units of another")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--peak", help=argparse.SUPPRESS)
     parser.add_argument("--path", type=Path, help=argparse.SUPPRESS)
@@ -223,7 +224,7 @@ def main() -> None:
     if options.peak:
         print(json.dumps(peak(options.path, options.peak)))
         return
-    shape = QUICK if options.quick else FULL
+    shape = tuple(options.shape or (QUICK if options.quick else FULL))
     os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
     start = load()
     print(f"(layer, direction, sequence, time, unit) = {shape}; processes wanting a core: {start}")

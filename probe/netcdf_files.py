@@ -63,8 +63,8 @@ def read(path: Path, group: str) -> xr.Dataset:
         filled = any("_FillValue" in array.attrs for array in node.variables.values())
         if filled and node.attrs.get("schema") == SCHEMA:
             raise SchemaError(
-                "It must have been written by save_recording; to_netcdf of xarray wrote it, which marks numbers in its own "
-                "way. Write the recording with gatescope.save_recording(recording, path)."
+                "It must have been written by save_recording; to_netcdf of xarray wrote it, which marks numbers "
+                "in its own way. Write the recording with gatescope.save_recording(recording, path)."
             )
         demand(node.attrs, node.variables.__contains__)
         for name, array in node.variables.items():
