@@ -50,8 +50,8 @@ def ablation(
         effect = metric(lesioned) - metric(intact), the mean over sequences
 
     A unit that is taken out has its memory and what it shows held at one value at every step, inside the recurrence, so
-    that no other unit sees it and it carries nothing on; a gate is held open, shut or at a value that no longer depends
-    on the input. Everything runs in evaluation mode; modes, random numbers, gradients and hooks are left as they were.
+    that no other unit sees it and it carries nothing on (a state that is handed in is read once, by the first step); a
+    gate is held open, shut or at a value that no longer depends on the input. Everything runs in evaluation mode; modes, random numbers, gradients and hooks are left as they were.
 
     Many lesions run in one pass: every sequence is repeated, each copy under a lesion of its own. Copies that are left
     intact, and others under one lesion, must then answer what the model answers alone; where they do not, because
@@ -80,7 +80,8 @@ def ablation(
         Take out only these; by default all.
     time
         Take out only in stretches of time, each a lesion of its own: slices of the steps of the input, or a width in
-        steps that cuts all of them. By default at every step.
+        steps that cuts all of them. By default at every step. Where a model calls the module several times, steps count
+        from the start of each call; those of cells in a loop go on from call to call.
     recording
         For `"mean"` and `"resample"`: a recording of the module to take values from; by default one is made of these
         inputs.
