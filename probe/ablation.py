@@ -51,8 +51,8 @@ def ablation(
 
     A unit that is taken out has its memory and what it shows held at one value at every step, inside the recurrence, so
     that no other unit sees it and it carries nothing on (a state that is handed in is read once, by the first step); a
-    gate is held open, shut or at a value that no longer depends on the input. Everything runs in evaluation mode; modes,
-    random numbers, gradients and hooks are left as they were.
+    gate is held open, shut or at a value that no longer depends on the input. Everything runs in evaluation mode;
+    modes, random numbers, gradients and hooks are left as they were.
 
     Many lesions run in one pass: every sequence is repeated, each copy under a lesion of its own. Copies that are left
     intact, and others under one lesion, must then answer what the model answers alone; where they do not, because
