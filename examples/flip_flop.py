@@ -19,7 +19,7 @@ inputs = torch.from_numpy(sample.inputs)
 with torch.no_grad():
     recording = gs.record(model, inputs, labels=dict(sample.labels))
 
-found = gs.fixed_points(model, input=0.0, starts=recording)
+found = gs.fixed_points(model, input=0.0, starts=recording, count=2048)
 print(f"{found.sizes['point']} fixed points of {found.attrs['starts']} starts")
 modes, counts = np.unique(found["unstable"].values, return_counts=True)
 for unstable, count in zip(modes.tolist(), counts.tolist(), strict=True):

@@ -195,7 +195,7 @@ def test_without_the_block_that_holds_t_or_p_only_the_long_prediction_breaks(tmp
 
 def test_three_bits_are_eight_stable_points_and_the_saddles_of_a_cube(tmp_path: Path) -> None:
     said = run_example("flip_flop.py", "cube.png", cwd=tmp_path)
-    assert "27 fixed points of 512 starts" in said
+    assert "27 fixed points of 2048 starts" in said
     assert re.findall(r"^ +(\d+) with (\d) unstable modes", said, re.MULTILINE) == [
         ("8", "0"),
         ("12", "1"),
