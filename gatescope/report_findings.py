@@ -11,7 +11,7 @@ def see(finding: xr.Dataset, recording: xr.Dataset) -> tuple[str, Line | None]:
     """The name of the picture, and a line that draws it for the finding's own layer and direction."""
     measure, label = str(finding["measure"].item()), label_of(finding, recording)
     layer, direction = int(finding["layer"]), str(finding["direction"].item())
-    place = {} if layer < 0 else {"layer": layer, "direction": direction}
+    place: dict[str, int | str] = {} if layer < 0 else {"layer": layer, "direction": direction}
     whole = {"saturation": SATURATION, "drift": DRIFT, "timescales": SCALES, "gradient_flow": FLOW}
     if measure in whole:
         return measure.replace("_", "-"), Line("", f"gs.plot_{measure}", (nested(whole[measure]),), place)

@@ -41,7 +41,7 @@ def events(space: Space) -> str:
 
 def busiest(events: xr.Dataset, place: Mapping[str, int | str], most: int) -> list[int]:
     """The units of a layer and direction with the most resets, in the order of their numbers."""
-    count = events["count"].sel(kind="reset", **place).to_numpy()
+    count = events["count"].sel({"kind": "reset", **place}).to_numpy()
     order = np.argsort(-count, kind="stable")[:most]
     return sorted(int(unit) for unit in events["unit"].to_numpy()[order[count[order] > 0]])
 
