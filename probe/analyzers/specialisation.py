@@ -38,7 +38,7 @@ def specialisation(recording: xr.Dataset, at: tuple[int, int], shuffles: int, se
 def _some_steps(
     signal: xr.DataArray, lengths: npt.NDArray[np.int64], sequences: npt.NDArray[np.int64]
 ) -> tuple[Numbers, npt.NDArray[np.bool_]]:
-    """Values (step, unit) of evenly chosen steps, and which units are finite throughout; read a few sequences at a time."""
+    """Values (step, unit) of evenly chosen steps, and which units are finite, from a few sequences at a time."""
     time, units = signal.sizes["time"], signal.sizes["unit"]
     order = np.argsort(sequences, kind="stable")  # which decides which steps are looked at
     row, step = np.nonzero(np.arange(time) < lengths[order, None])
