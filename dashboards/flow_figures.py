@@ -106,6 +106,7 @@ def decay_figure(curves: Mapping[str, Curve], *, lowest: float = LOWEST) -> go.F
             figure.add_annotation(showarrow=False, font={"size": 11, "color": GREY}, **said)
     _power_axis(figure, bottom, top, "share left (log scale)")
     _curve_layout(figure, curves)
+    figure.update_xaxes(range=[0, last_visible([(c.horizon, c.high) for c in curves.values()], bottom)])
     return figure
 
 
@@ -154,6 +155,22 @@ def power_limits(curves: Sequence[NDArray[np.float64]], lowest: float) -> tuple[
     bottom, top = max(lowest, float(finite.min())), float(finite.max())
     room = 0.04 * max(1.0, top - bottom)
     return bottom - room, top + room
+
+
+def last_visible(curves: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]], bottom: float) -> float:
+    """The horizon up to which something stands above the lower end, and some room.
+
+    >>> last_visible([(np.array([0, 10, 100]), np.array([0.0, -5.0, -50.0]))], -16.0)
+    105.0
+    >>> last_visible([(np.array([0, 10, 100, 1000]), np.array([0.0, -5.0, -50.0, -500.0]))], -16.0)
+    105.0
+    """
+    last = 1.0
+    for horizon, values in curves:
+        above = np.flatnonzero(values >= bottom)
+        if above.size:
+            last = max(last, float(horizon[min(above[-1] + 1, len(horizon) - 1)]))
+    return 1.05 * last
 
 
 def _power_axis(figure: go.Figure, bottom: float, top: float, title: str) -> None:

@@ -112,7 +112,7 @@ def agreement_of(view: View, events: xr.Dataset, options: dict[str, Any]) -> res
     if rule is None:
         return reset_sections.Found(events, kind, options, None, 0, None, "")
     with next(columns):
-        tolerance = int(choices.choose_number("Steps a reset may be off", 0, 20, name="tolerance", default=0, step=1))
+        tolerance = int(choices.choose_number("Steps a reset may be off", 0, 20, name="tolerance", default=1, step=1))
     agreement = results.of(view, agree, source=events, rule=tuple(rule), tolerance=tolerance, kind=kind)
     if isinstance(agreement, str):
         return reset_sections.Found(events, kind, options, rule, tolerance, None, agreement)

@@ -180,7 +180,7 @@ def what_units_tell(known: Known) -> Found:
             signal, word = str(here["signal"].to_numpy()[best[0]]), str(here["class"].to_numpy()[best[2]])
             unit, effect = int(best[1]), float(2 * far[best])
             text = f"{signal} of unit {_unit(here, unit)} of {where} tells {name} {word!r} from the others with "
-            text += f"AUC {area[best]:.2f}."
+            text += f"AUC {0.5 + far[best]:.2f} ({'higher' if area[best] > 0.5 else 'lower'} there)."
             yield _in(here, "selectivity", text, effect, "2 |AUC - 0.5|", "all circular shifts", float(p[best]), unit)
 
 
@@ -233,7 +233,7 @@ def gradients(known: Known) -> Found:
         if verdict not in ("vanishing", "exploding"):
             continue
         half = float(here["half_life"])
-        text = f"Gradients are {verdict} in {where}: by a factor 10^{slope:.2g} a step" + (
+        text = f"Gradients are {verdict} in {where}: by a factor {10**slope:.3g} a step" + (
             f", half is gone after {half:.3g} steps." if verdict == "vanishing" and np.isfinite(half) else "."
         )
         effect = float(1 - 10 ** -abs(10 * slope)) if np.isfinite(slope) else 1.0
