@@ -4,7 +4,8 @@ What the address of the page asks for is only ever compared with names found her
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,11 +49,19 @@ def find(folders: Sequence[str | Path]) -> list[Entry]:
             shown = path.name if path == folder else path.relative_to(folder).as_posix()
             name = shown if path == folder or len(folders) == 1 else f"{folder.resolve().name}/{shown}"
             found.setdefault(path.absolute(), Entry(name, path.absolute(), _refusal(path, folder)))
-    names = [entry.name for entry in found.values()]
-    entries = [
-        entry if names.count(entry.name) == 1 else entry._replace(name=str(entry.path)) for entry in found.values()
-    ]
-    return sorted(entries, key=lambda entry: entry.name)
+    entries = [entry._replace(name=readable(entry.name)) for entry in found.values()]
+    entries = _told_apart(entries, lambda path: readable(str(path)))
+    return sorted(_told_apart(entries, lambda path: repr(str(path))), key=lambda entry: entry.name)
+
+
+def _told_apart(entries: list[Entry], longer: Callable[[Path], str]) -> list[Entry]:
+    count = Counter(entry.name for entry in entries)
+    return [entry if count[entry.name] == 1 else entry._replace(name=longer(entry.path)) for entry in entries]
+
+
+def readable(name: str) -> str:
+    """A name that can be sent to a browser: bytes in it that are no text are replaced."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _candidates(folder: Path) -> Iterator[Path]:
@@ -73,7 +82,10 @@ def _refusal(path: Path, folder: Path) -> str:
     inside = os.path.realpath(folder)
     if path == folder or not path.is_symlink() or Path(os.path.realpath(path)).is_relative_to(inside):
         return ""
-    return f"A recording must lie in the folder given; {path} is a link that leaves it. Give the link's target instead."
+    shown = readable(str(path))
+    return (
+        f"A recording must lie in the folder given; {shown} is a link that leaves it. Give the link's target instead."
+    )
 
 
 def embedded() -> list[Entry]:
@@ -107,15 +119,15 @@ def recordings(entry: Entry) -> Opened:
         return Opened({}, problem=entry.problem)
     if entry.example:
         return _recorded(entry.example)
-    return _opened(str(entry.path), stamp(entry.path))
+    return _opened(os.fsencode(entry.path), stamp(entry.path))
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def _opened(path: str, changed: str) -> Opened:  # a parameter with an underscore in front would not be in the key
+def _opened(path: bytes, changed: str) -> Opened:  # a parameter with an underscore in front would not be in the key
     try:
-        recording = open_recording(path)
+        recording = open_recording(os.fsdecode(path))
     except (ValueError, OSError) as error:
-        return Opened({}, problem=str(error))
+        return Opened({}, problem=readable(str(error)))
     if isinstance(recording, xr.DataTree):
         return Opened({str(name): node.to_dataset() for name, node in recording.children.items()}, tree=True)
     return Opened({str(recording.attrs["module"]): recording})

@@ -124,7 +124,7 @@ def page(
 def nothing_found(folders: Sequence[str]) -> None:
     st.info("There are no recordings in the folders given (`.zarr` folders or `.nc` files, at most four folders deep).")
     for folder in folders:
-        st.text(folder)
+        st.text(catalogue.readable(folder))
     st.markdown("Make one from any model with an LSTM, GRU or RNN, then load this page again:")
     st.code(HOW, language="python")
     st.markdown("Or record a trained model that comes as an example:")

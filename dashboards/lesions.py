@@ -34,24 +34,25 @@ def of(view: View) -> Lesions:
     path = catalogue.beside(view.entry.path)
     if not os.path.lexists(path):
         return Lesions(None)
-    found = _opened(str(path), catalogue.stamp(path), str(view.entry.path.parent))
+    found = _opened(os.fsencode(path), catalogue.stamp(path))
     return Lesions(None, found) if isinstance(found, str) else _here(found, view)
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
-def _opened(path: str, changed: str, folder: str) -> xr.Dataset | str:
-    place = Path(path)
-    if not Path(os.path.realpath(place)).is_relative_to(os.path.realpath(folder)):
-        return f"Lesions must lie beside their recording; {path} is a link that leaves the folder."
+def _opened(path: bytes, changed: str) -> xr.Dataset | str:
+    place = Path(os.fsdecode(path))
+    name = catalogue.readable(str(place))
+    if not Path(os.path.realpath(place)).is_relative_to(os.path.realpath(place.parent)):
+        return f"Lesions must lie beside their recording; {name} is a link that leaves the folder."
     try:
         check_regular(place)
         _check_own(place)
         with xr.open_dataset(place, engine="h5netcdf") as opened:
             found = opened.load()
     except (ValueError, OSError, KeyError) as error:
-        return f"{path}: {error}"
+        return f"{name}: {catalogue.readable(str(error))}"
     if found.attrs.get("measure") != "ablation" or "effect" not in found:
-        return f"{path} must hold what gs.ablation returned; it holds {found.attrs.get('measure', 'something else')!r}."
+        return f"{name} must hold what gs.ablation returned; it holds {found.attrs.get('measure', 'something else')!r}."
     return found
 
 

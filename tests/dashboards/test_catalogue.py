@@ -1,3 +1,6 @@
+import os
+from pathlib import Path
+
 import pytest
 
 from gatescope.dashboards import catalogue
@@ -63,3 +66,15 @@ def test_a_recording_is_opened_once_until_it_changes(tmp_path, make_recording):
     (tmp_path / "x.nc").unlink()
     save_recording(make_recording(seed=4), tmp_path / "x.nc")
     assert catalogue.recordings(entry).modules["encoder.rnn"] is not first
+
+
+def test_names_whose_bytes_are_no_text_can_be_shown_and_differ(tmp_path):
+    for name in (b"run-\xff.nc", b"run-\xfe.nc"):
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_bytes(b"")
+    (tmp_path / "good.nc").write_bytes(b"")
+    entries = catalogue.find([tmp_path])
+    names = [entry.name for entry in entries]
+    assert len(set(names)) == 3
+    assert "good.nc" in names
+    assert all(name.encode() for name in names)
+    assert all(catalogue.recordings(entry).problem.encode() for entry in entries)
