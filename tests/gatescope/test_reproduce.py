@@ -107,7 +107,7 @@ def test_a_run_that_is_killed_again_and_again_makes_the_table_of_one_that_is_not
         process.communicate()
         assert gone(process.pid)  # no worker outlives it
         there.append(finished(out))
-    assert there[0] < DUE  # the later kills may come late where the machine is busy: networks are trained in milliseconds
+    assert there[0] < DUE  # the later kills may come late where the machine is busy: training takes milliseconds
     assert 9 <= there[-1] <= DUE
     last = subprocess.run(command(out, *SIZE, "--jobs", jobs), capture_output=True, text=True, check=False, timeout=300)
     assert last.returncode == 0, last.stderr
