@@ -1,6 +1,7 @@
 """Start the dashboard as a program of its own, on this machine only."""
 
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ from os import PathLike
 from pathlib import Path
 
 APP = Path(__file__).with_name("app.py")
+SUFFIXES = (".zarr", ".nc")  # of recordings; those of the catalogue, which loads what a launcher does not need
 PATIENCE = 10  # seconds that the server has to end by itself
 
 
@@ -33,9 +35,12 @@ def launch(paths: Sequence[str | PathLike[str]], *, port: int | None = None, hea
     Raises
     ------
     ValueError
-        When there is nothing at one of the paths.
+        When there is nothing at one of the paths, or a file that cannot be a recording, or the port is taken.
     """
-    process = subprocess.Popen(command(paths, port=port, headless=headless))
+    words = command(paths, port=port, headless=headless)
+    if port is not None:
+        _check_free(port)
+    process = subprocess.Popen(words)
     with _ended_with(process):
         try:
             return process.wait()
@@ -52,6 +57,11 @@ def command(paths: Sequence[str | PathLike[str]], *, port: int | None = None, he
             raise ValueError(
                 f"The dashboard needs a recording or a folder with recordings; there is nothing at {str(place)!r}. "
                 "Check the path, or make one with `gatescope record` or `gatescope demo`."
+            )
+        if place.suffix not in SUFFIXES and not place.is_dir():
+            raise ValueError(
+                f"The dashboard needs a recording or a folder with recordings; {str(place)!r} is a file that ends in "
+                f"neither {' nor '.join(SUFFIXES)}. Give the folder that holds recordings."
             )
     options = {
         "server.address": "127.0.0.1",
@@ -77,6 +87,18 @@ def command(paths: Sequence[str | PathLike[str]], *, port: int | None = None, he
         "--",
         *(str(p.resolve()) for p in places),
     ]
+
+
+def _check_free(port: int) -> None:
+    """Say in a sentence that another program listens there, or that this one may not."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise ValueError(
+                f"port must be free; {port} is not ({error.strerror}). Name another, or none to get the next free one."
+            ) from None
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gatescope.dashboards.launch import command, launch
+from gatescope.dashboards import catalogue
+from gatescope.dashboards.launch import SUFFIXES, command, launch
 
 
 def test_the_server_listens_on_this_machine_only_and_tells_nobody(tmp_path):
@@ -40,6 +41,25 @@ def test_a_path_without_anything_is_named_in_one_sentence(tmp_path):
     with pytest.raises(ValueError, match=r"nothing at .*missing.*gatescope record") as caught:
         launch([tmp_path, tmp_path / "missing"])
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_no_recording_is_named_in_one_sentence(tmp_path):
+    (tmp_path / "notes.txt").write_text("")
+    with pytest.raises(ValueError, match=r"notes\.txt' is a file that ends in neither \.zarr nor \.nc"):
+        command([tmp_path, tmp_path / "notes.txt"])
+
+
+def test_a_port_that_is_taken_is_named_in_one_sentence(tmp_path):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(ValueError, match=rf"port must be free; {port} is not"):
+            launch([tmp_path], port=port, headless=True)
+
+
+def test_suffixes_are_those_of_the_catalogue():
+    assert SUFFIXES == catalogue.SUFFIXES
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
