@@ -95,6 +95,8 @@ def run_layers(
     tap: StepTap | None,
 ) -> tuple[Tensor, State]:
     """All layers on time-major input, dropout between them."""
+    if not len(input):
+        raise ValueError("A sequence must be at least one step long; one of no steps came. Leave it out.")
     lengths = None if packing is None else packing.lengths
     finals = []
     for index, row in enumerate(cells):

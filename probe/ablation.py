@@ -140,8 +140,10 @@ def ablation(
     (3.0, [-3.0, 0.0])
     """
     path, site = recurrent_site(model, module)
-    to = to or ("mean" if "gate" in str(over) else "zero")
-    check(metric, over, to, rows, draws, confidence, samples)
+    if to is None:
+        to = "mean" if "gate" in str(over) else "zero"
+    counts = {"rows": rows, "draws": draws, "samples": samples, "seed": seed}
+    check(metric, over, to, confidence, batch_dim, counts)
     chosen = {"layer": layer, "direction": direction, "unit": unit, "block": block, "gate": gate}
     what = wanted(site, over, chosen)
     args, kwargs = called_with(inputs, inputs_kwargs)

@@ -1,6 +1,7 @@
 """What `ablation` was asked: the module to act on, how the model is called, and whether the parameters can be meant."""
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from .find import TORCH_CELLS, TORCH_STACKS, choose, registration
 from .lesions import Site
 
 FILLS = ("zero", "one", "mean", "resample")
+RANGES = {"rows": (1, np.inf), "draws": (1, 100_000), "samples": (100, 1_000_000), "seed": (0, np.inf)}
 
 
 def recurrent_site(model: nn.Module, module: str | None) -> tuple[str, Site]:
@@ -38,6 +40,11 @@ def recurrent_site(model: nn.Module, module: str | None) -> tuple[str, Site]:
 
 def called_with(inputs: Any, inputs_kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and named arguments of the model."""
+    if inputs_kwargs is not None and not isinstance(inputs_kwargs, Mapping):
+        raise TypeError(
+            f"inputs_kwargs must be a mapping of names to arguments; {type(inputs_kwargs).__name__} came. Give for "
+            "instance {'lengths': lengths}."
+        )
     kwargs = dict(inputs_kwargs or {})
     if isinstance(inputs, Mapping):
         return (), {**inputs, **kwargs}
@@ -53,7 +60,8 @@ def is_data(inputs: Sequence[Any]) -> bool:
     )
 
 
-def check(metric: object, over: str, to: str, rows: int, draws: int, confidence: float, samples: int) -> None:
+def check(metric: object, over: str, to: str, confidence: float, batch_dim: int | None, counts: dict[str, int]) -> None:
+    """Raise for the first parameter that is out of range; `counts` are those that must be whole."""
     if not callable(metric):
         raise TypeError(
             f"metric must be a function of the model's output; {type(metric).__name__} came. "
@@ -65,11 +73,19 @@ def check(metric: object, over: str, to: str, rows: int, draws: int, confidence:
         raise ValueError(
             f"to='one' must come with over='gate' or 'unit_gate'; over={over!r} came. Hold units at 'zero'."
         )
-    for name, value, least in (("rows", rows, 1), ("draws", draws, 1), ("samples", samples, 100)):
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}; {value!r} came.")
-    if not 0 < confidence < 1:
+    for name, value in counts.items():
+        least, most = RANGES[name]
+        if not is_whole(value) or not least <= value <= most:
+            span = f"from {least} on" if most == np.inf else f"from {least} to {most:,}"
+            raise ValueError(f"{name} must be a whole number {span}; {value!r} came.")
+    if batch_dim is not None and not is_whole(batch_dim):
+        raise ValueError(f"batch_dim must be the number of a dimension, or None; {batch_dim!r} came. Leave it out.")
+    if not isinstance(confidence, Real) or not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1; {confidence!r} came. Take 0.95.")
+
+
+def is_whole(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def check_recording(recording: object, site: Site, names: Sequence[str]) -> None:

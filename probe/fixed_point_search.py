@@ -47,7 +47,7 @@ class Least:
         pull = (slope.mT @ rest.unsqueeze(-1)).squeeze(-1)
         square = slope.mT @ slope
         square.diagonal(dim1=-2, dim2=-1).add_(damping.unsqueeze(-1))
-        tried = point - torch.linalg.solve(square, pull)
+        tried = point - torch.linalg.solve_ex(square, pull)[0]  # not finite, so not better, where it is singular
         left = self.dynamics.step(tried) - tried
         better = half_square(left) < half_square(rest)  # False where it is not finite
         self.points[going] = torch.where(better.unsqueeze(-1), tried, point)

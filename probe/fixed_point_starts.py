@@ -19,7 +19,10 @@ def starting_states(
     """(start, state), float64: an array as it is; of a recording as many as are asked for."""
     if isinstance(starts, xr.Dataset):
         return drawn(starts, entries, direction, count=count, between=between, seed=seed)
-    values = starts.detach().cpu().numpy() if isinstance(starts, Tensor) else np.asarray(starts)
+    try:
+        values = starts.detach().cpu().numpy() if isinstance(starts, Tensor) else np.asarray(starts)
+    except (NotImplementedError, ValueError):  # a tensor without values, rows of unequal length
+        values = np.array(None)
     size = sum(entry.width for entry in entries)
     if values.dtype.kind not in "fiu" or values.ndim != 2 or values.shape[1] != size or len(values) == 0:
         parts = ", ".join(f"{entry.width} of {entry.signal} of layer {entry.layer}" for entry in entries)
@@ -37,6 +40,12 @@ def drawn(
     recording: xr.Dataset, entries: list[Entry], direction: str, *, count: int, between: float, seed: int
 ) -> Array:
     """Recorded states at random steps; a share of them is replaced by a point on the line to another recorded state."""
+    lacking = [name for name in ("length", "layer", "direction", "sequence", "time") if name not in recording.variables]
+    if lacking:
+        raise ValueError(
+            f"starts must be what gatescope.record returned, or whole sequences and steps of it; it has no "
+            f"{lacking[0]!r}. Select with a list or a slice, and average nothing."
+        )
     random = np.random.default_rng(seed)
     steps = np.argwhere(~padding_mask(recording["length"].to_numpy(), recording.sizes["time"]))
     if len(steps) == 0:

@@ -16,6 +16,7 @@ from .rebuild import uncast
 from .state_map import StateMap, chosen_layers, constant_input
 
 Array = npt.NDArray[Any]
+MOST = 1_000_000  # starts
 
 
 def fixed_points(
@@ -143,6 +144,11 @@ def fixed_points(
         dynamics = StateMap(chosen.cells, chosen.layers, constant)
         first = starting_states(starts, dynamics.entries, chosen.direction, count=count, between=between, seed=seed)
         states = torch.from_numpy(first)
+        if not dynamics.step(states).isfinite().any():
+            raise ValueError(
+                f"{chosen.path!r} must step to finite states; its states after every start are NaN or infinite. Look "
+                "for weights that are not finite."
+            )
         ends = search(dynamics, states, steps)
         far = distances(ends.points, states)
         kept, counts = sorted_out(ends.q, ends.settled, far, states, parameters)
@@ -228,6 +234,8 @@ def check_parameters(parameters: dict[str, Any]) -> None:
         value = parameters[name]
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
             raise ValueError(f"{name} must be a whole number from {least} on; {value!r} came.")
+    if parameters["count"] > MOST:
+        raise ValueError(f"count must be at most {MOST:,}; {parameters['count']!r} came. Search with several seeds.")
     for name, most in (("between", 1), ("fixed", np.inf), ("slow", np.inf), ("unique", np.inf), ("reach", np.inf)):
         value = parameters[name]
         if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= most:

@@ -1,6 +1,6 @@
 """Which lesions are asked for, and what holds them in a run: several at once, one in each copy of the batch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -222,7 +222,14 @@ def choice(what: str, asked: Any, there: list[Any]) -> list[Any]:
         return there
     if isinstance(asked, slice):
         asked = there[asked]
-    values = [asked] if isinstance(asked, (str, int, np.integer)) else list(asked)
+    if hasattr(asked, "tolist"):  # an array or a tensor
+        asked = asked.tolist()
+    values = list(asked) if isinstance(asked, Iterable) and not isinstance(asked, str) else [asked]
+    if any(isinstance(value, (bool, np.bool_)) for value in values):
+        raise TypeError(
+            f"{what} must be of the module's by name or number, a list of such or a slice; {asked!r} came. Give the "
+            "numbers where a mask is true, numpy.flatnonzero(mask)."
+        )
     missing = [value for value in values if value not in there]
     if missing or not values:
         known = f"{there[0]} to {there[-1]}" if len(there) > 8 else ", ".join(map(str, there))
@@ -241,10 +248,10 @@ def windows(time: Any, steps: int) -> list[tuple[int, int]]:
         if not 1 <= time <= steps:
             raise ValueError(f"time must be a width of 1 to {steps} steps, which the run had; {time} came.")
         return [(first, min(first + int(time), steps)) for first in range(0, steps, int(time))]
-    parts = [time] if isinstance(time, slice) else list(time)
+    parts = list(time) if isinstance(time, (list, tuple)) else [time]
     found = []
     for part in parts:
-        if not isinstance(part, slice) or part.step not in (None, 1):
+        if not isinstance(part, slice) or part.step not in (None, 1) or not _whole_ends(part):
             raise TypeError(f"time must be a width in steps, a slice or several; {part!r} came. Take slice(0, 10).")
         start, stop = part.start or 0, steps if part.stop is None else part.stop
         if not 0 <= start < stop <= steps:
@@ -253,3 +260,9 @@ def windows(time: Any, steps: int) -> list[tuple[int, int]]:
     if not found:
         raise ValueError("time must hold at least one stretch; none came. Leave it out for all steps.")
     return found
+
+
+def _whole_ends(part: slice) -> bool:
+    """Whether a slice begins and ends at whole numbers, where it says so."""
+    ends = [end for end in (part.start, part.stop) if end is not None]
+    return all(isinstance(end, (int, np.integer)) and not isinstance(end, bool) for end in ends)

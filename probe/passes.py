@@ -56,7 +56,10 @@ class Passes:
         self.random = random_state(model)
         self.output, heard = self.answer([None], self.inputs)
         self.rows, self.calls, self.steps = heard.rows, heard.calls, heard.steps
+        if not self.rows:
+            raise ValueError("inputs must hold at least one sequence; the module read none. Give others.")
         self.intact = measured(metric, self.output, "the intact model")
+        self.require_sequences()
         self.tolerance = tolerance_of(model)
         self.copies, self.remark = 1, ""
         self.dims: list[int | None] = []
@@ -69,6 +72,15 @@ class Passes:
         """Whether a single run keeps a CPU so busy that repeating its batch only costs memory."""
         on_cpu = all(weight.device.type == "cpu" for weight in self.model.parameters())
         return on_cpu and self.rows * self.width**2 > BUSY
+
+    def require_sequences(self) -> None:
+        """Raise where the metric has left the steps and averaged over the sequences."""
+        counted = self.intact.values.shape[1]
+        if not all(self.intact.single) and counted == self.steps and self.rows % counted:
+            raise ValueError(
+                f"metric must return one number a sequence; {counted} came, as many as there are steps, and the module "
+                f"read {self.rows} sequences. Average over steps and units, .mean((0, 2)) where time comes first."
+            )
 
     def answer(
         self,

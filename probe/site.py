@@ -32,10 +32,15 @@ class Chosen(NamedTuple):
                     f"{name} must be a slice of whole numbers counted from 0; {index} came. Sequences end at different "
                     "steps: name the first and the last by number."
                 )
+            if index.stop is not None and index.stop <= (index.start or 0):
+                raise ValueError(f"{name} must hold something; {index} came. Let it stop after it starts.")
             return cls(name, slice(index.start or 0, index.stop, index.step or 1))
         numbers = [index] if _is_whole(index) else _listed(index)
         if numbers is None or not numbers or any(not _is_whole(number) for number in numbers):
-            raise TypeError(f"{name} must be a whole number, a list of them or a slice; {index!r} came.")
+            raise TypeError(
+                f"{name} must be a whole number, a list of them or a slice; {index!r} came. Leave it out for all, and "
+                "give the numbers where a mask is true, numpy.flatnonzero(mask)."
+            )
         numbers = [int(number) for number in numbers]
         if min(numbers) < 0 or len(set(numbers)) < len(numbers):
             what = "counted from 0" if min(numbers) < 0 else "named once each"
@@ -184,7 +189,8 @@ def chosen_units(cell: AbstractCell, width: int, path: str, unit: Index, block: 
 
 
 def chosen_directions(direction: str | Sequence[str] | None, ways: Sequence[str], path: str) -> tuple[str, ...]:
-    wanted = list(ways) if direction is None else [direction] if isinstance(direction, str) else list(direction)
+    wanted = list(direction) if isinstance(direction, Iterable) and not isinstance(direction, str) else [direction]
+    wanted = list(ways) if direction is None else wanted
     strange = [way for way in wanted if way not in ways]
     if strange or not wanted:
         came = ", ".join(map(repr, strange)) or "an empty list"

@@ -561,7 +561,7 @@ def test_parameters_stand_in_the_attributes_and_the_result_survives_a_file(tmp_p
         ({"time": slice(3, 9)}, "time must lie within the 5 steps of the run"),
         ({"time": []}, "time must hold at least one stretch"),
         ({"module": "rnn"}, "modules must name recurrent modules"),
-        ({"rows": 0}, "rows must be at least 1"),
+        ({"rows": 0}, "rows must be a whole number from 1 on"),
         ({"confidence": 1.0}, "confidence must be between 0 and 1"),
     ],
 )

@@ -1,0 +1,111 @@
+"""What the functions that act on a model say to a request that cannot be meant, instead of something else's answer."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+from torch import nn
+
+import gatescope as gs
+
+X = torch.linspace(-1, 1, 30).reshape(5, 2, 3)
+
+
+def of_sequences(output: Any) -> torch.Tensor:
+    return output[0].square().mean((0, 2))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"unit": np.array([True, False, False, True])}, "mask"),
+        ({"unit": [True, False]}, "mask"),
+        ({"unit": 1.5}, "1.5 came"),
+        ({"unit": object()}, "object"),
+        ({"to": 0}, "0 came"),
+        ({"to": ""}, "'' came"),
+        ({"time": 1.5}, "1.5 came"),
+        ({"time": True}, "True came"),
+        ({"time": slice(0.5, 2)}, "0.5"),
+        ({"rows": "1"}, "'1' came"),
+        ({"rows": 7.5}, "7.5 came"),
+        ({"samples": 10**9}, "from 100 to 1,000,000"),
+        ({"seed": -1}, "-1 came"),
+        ({"seed": None}, "None came"),
+        ({"confidence": "0.9"}, "'0.9' came"),
+        ({"batch_dim": "1"}, "'1' came"),
+        ({"inputs_kwargs": 3}, "int came"),
+    ],
+)
+def test_ablation_says_which_parameter_cannot_be_meant(given: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"must be .*{message}"):
+        gs.ablation(nn.GRU(3, 4), X, of_sequences, **given)
+
+
+def test_ablation_takes_units_as_arrays_and_tensors() -> None:
+    for unit in (np.array([1, 3]), torch.tensor([1, 3, 3]), np.int8(3), torch.tensor(3)):
+        assert gs.ablation(nn.GRU(3, 4), X, of_sequences, unit=unit)["unit"].values.tolist()[-1] == 3
+
+
+def test_a_metric_of_steps_is_not_taken_for_one_of_sequences() -> None:
+    with pytest.raises(ValueError, match="5 came, as many as there are steps, and the module read 2 sequences"):
+        gs.ablation(nn.GRU(3, 4), X, lambda output: output[0].mean((1, 2)))
+    assert gs.ablation(nn.GRU(3, 4), X[:2], lambda output: output[0].mean((1, 2))).sizes["sequence"] == 2
+
+
+def test_inputs_without_a_sequence_have_no_ablation() -> None:
+    with pytest.raises(ValueError, match="at least one sequence"):
+        gs.ablation(nn.GRU(3, 8), X[:, :0], lambda output: output[0].sum())
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_no_steps_at_all_are_refused_openly_too(kind: type[nn.RNNBase]) -> None:
+    model = kind(3, 4)
+    with pytest.raises(ValueError, match="at least one step long"), gs.opened(model):
+        model(X[:0])
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ({"direction": 0}, "direction must be .* 0 came"),
+        ({"time": slice(3, 3)}, "time must hold something"),
+        ({"unit": np.array([True, False])}, "numpy.flatnonzero"),
+    ],
+)
+def test_intervene_says_which_place_cannot_be_meant(where: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        gs.intervene(nn.GRU(3, 4), "hidden_state", 0.0, **where)
+
+
+def test_a_singular_system_does_not_end_the_search() -> None:
+    torch.manual_seed(0)
+    model = nn.GRU(2, 3)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(1e6)
+    found = gs.fixed_points(model, input=0.0, starts=np.random.default_rng(0).uniform(-1, 1, (300, 3)))
+    assert found.attrs["starts"] == 300
+
+
+def test_weights_that_are_not_finite_are_told_from_a_network_without_fixed_points() -> None:
+    model = nn.GRU(2, 3)
+    with torch.no_grad():
+        model.weight_hh_l0.fill_(torch.nan)
+    with pytest.raises(ValueError, match="must step to finite states"):
+        gs.fixed_points(model, input=0.0, starts=np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize(
+    "starts", [xr.Dataset(), [[0.0, 0.0], [0.0]], torch.zeros(2, 3, device="meta")], ids=["empty", "ragged", "meta"]
+)
+def test_starts_that_hold_no_states_are_refused(starts: Any) -> None:
+    with pytest.raises(ValueError, match="starts must be"):
+        gs.fixed_points(nn.GRU(2, 3), input=0.0, starts=starts)
+
+
+def test_more_starts_than_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="count must be at most 1,000,000"):
+        gs.fixed_points(nn.GRU(2, 3), input=0.0, starts=np.zeros((2, 3)), count=10**9)
