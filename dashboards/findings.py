@@ -54,6 +54,7 @@ class Search:
     def __init__(self) -> None:
         self.lock, self.thread = threading.Lock(), threading.Thread()
         self.found: dict[str, list[Finding]] = {}
+        self.followed = 0  # layers and directions whose gradients could be followed
         self.now, self.refused = "", ""
         self.error: Exception | None = None
 
@@ -72,6 +73,7 @@ class Search:
             for finder in FINDERS:
                 self.now = finder.__name__
                 self.found[self.now] = list(finder(known))
+            self.followed = followed(known)
         except ValueError as error:
             self.refused = str(error)
         except Exception as error:  # the page raises it
@@ -90,6 +92,19 @@ def look(view: View, tell: Callable[[float, str], None]) -> xr.Dataset | str:
     if search.refused:
         return search.refused
     return conclude(view.recording, [finding for some in search.found.values() for finding in some], MOST)
+
+
+def followed(known: Known) -> int:
+    """In how many layers and directions gradients could be followed."""
+    try:
+        return int((known.gradients["verdict"] != "no data").sum())
+    except ValueError:  # a cell, subset or stride of which no Jacobian is known
+        return 0
+
+
+def gradients_followed(view: View) -> int:
+    """The same, after `look`."""
+    return _search((view.entry.name, catalogue.version(view.entry), view.module)).followed
 
 
 def by(view: View, finder: str) -> list[Finding]:

@@ -10,6 +10,7 @@ from .report_code import Refused, Space
 from .signals import GATE_ROLES
 
 GOOD, LOOK, BAD = "good", "look", "bad"
+NO_DATA = "no data"  # the verdict of a measure that had nothing to go by
 
 
 class Check(NamedTuple):
@@ -80,6 +81,8 @@ def stuck(saturation: xr.Dataset) -> Check:
     verdicts = saturation["verdict"].isel(signal=np.flatnonzero(gates)).to_numpy()
     if not verdicts.size:
         return Check("stuck gates", GOOD, "none: the cell has no gates")
+    if (verdicts == NO_DATA).all():
+        return Check("stuck gates", LOOK, "cannot be told: no gate has a finite value")
     shares = {word: float((verdicts == word).mean()) for word in ("stuck open", "stuck shut", "dead")}
     said = ", ".join(f"{share:.0%} {word}" for word, share in shares.items())
     return Check("stuck gates", LOOK if max(shares.values()) >= 0.1 else GOOD, f"of all gates {said}")
@@ -87,6 +90,8 @@ def stuck(saturation: xr.Dataset) -> Check:
 
 def running_away(drift: xr.Dataset) -> Check:
     verdicts = drift["verdict"].to_numpy()
+    if verdicts.size and (verdicts == NO_DATA).all():
+        return Check("drift", LOOK, "cannot be told: no memory has enough finite steps late in a sequence")
     growing = int((verdicts == "growing").sum())
     said = f"{growing:,} of {verdicts.size:,} memories still grow late in the sequences"
     return Check("drift", GOOD if not growing else BAD if growing >= 0.1 * verdicts.size else LOOK, said)
@@ -96,5 +101,5 @@ def gradients(flow: xr.Dataset) -> Check:
     words, counts = np.unique(flow["verdict"].to_numpy().astype(str), return_counts=True)
     of = flow["verdict"].size
     said = ", ".join(f"{word} in {count} of {of}" for word, count in zip(words.tolist(), counts.tolist(), strict=True))
-    state = BAD if "exploding" in words else LOOK if "vanishing" in words else GOOD
+    state = BAD if "exploding" in words else LOOK if {"vanishing", NO_DATA} & set(words) else GOOD
     return Check("gradients", state, f"{said} layers and directions")

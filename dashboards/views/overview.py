@@ -146,6 +146,8 @@ def gradients(view: View, result: xr.Dataset | str) -> Check:
     found = findings.by(view, "gradients")
     if isinstance(result, str):
         return Check(GRADIENTS, "", "not looked at")
+    if not findings.gradients_followed(view):
+        return Check(GRADIENTS, "", "cannot be followed: no layer has two finite steps in a row and all that it takes")
     if not found:
         return Check(GRADIENTS, GOOD, "neither vanishing nor exploding where they could be followed")
     said = [finding.text.removeprefix("Gradients are ").split(":")[0] for finding in found]

@@ -146,7 +146,7 @@ def show_by_label(
     every = label_classes.of(view, view.labels)
     found = class_saturation.of(view, view.labels, list(every)[:CLASSES], levels)
     if not found:
-        chooser.nothing("This label has no value on any step. Choose another one in the sidebar.")
+        chooser.nothing("No gate is finite on any step at which this label has a value. Choose another label.")
         return None
     columns = st.columns([1, 2], vertical_alignment="bottom")
     with columns[0]:

@@ -253,7 +253,7 @@ def plot_cell_path(
     ax = ax or _axes((7.2, 4.6))
     edges = np.concatenate([[horizon[0] * 0.75], np.sqrt(horizon[1:] * horizon[:-1]), [horizon[-1] * 1.15]])
     rows = np.arange(len(units) + 1) - 0.5
-    highest = max(0.0, float(np.nanmax(shown)))
+    highest = float(np.nanmax(shown, initial=0.0))
     mesh = ax.pcolormesh(edges, rows, shown[order], cmap="viridis", vmin=lowest, vmax=highest, rasterized=True)
     half = np.log10(0.5)
     kept = [horizon[row > half].max(initial=0) for row in values[order]]

@@ -151,3 +151,10 @@ def test_every_example_is_recorded_and_the_code_records_the_same(name):
     scope: dict[str, xr.Dataset] = {}
     exec("\n".join(["import gatescope as gs", *opening(entry, None)]), scope)
     xr.testing.assert_equal(scope["recording"], recording)
+
+
+def test_gradients_that_could_not_be_followed_are_not_called_good(opened, tmp_path, make_recording):
+    save_recording(make_recording(layers=1, directions=1, lengths=(1, 1)), tmp_path / "short.nc")
+    lines = said(healthy(opened(tmp_path, view="overview")))
+    assert any(line.startswith("cannot be followed") for line in lines)
+    assert not any("neither vanishing nor exploding" in line for line in lines)

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 import gatescope as gs
 from gatescope import report_file, report_page
 from gatescope.report_code import Line, Name, Space, ensure, variable
+from gatescope.report_health import LOOK, gradients, running_away, stuck
 from gatescope.report_html import anchor
 from gatescope.report_pictures import Picture, drawn, pictures
 from gatescope.report_view import bounded, look
@@ -145,6 +146,15 @@ def test_what_must_not_be_believed_is_marked(make_recording, tmp_path, undrawn, 
     recording = make_recording(lengths=(6,)).assign_attrs(change)
     _, page = written(recording, tmp_path)
     assert said in page.texts["tbody"][0]
+
+
+def test_nothing_to_go_by_is_never_called_good(make_recording):
+    recording = make_recording(layers=1, directions=1, lengths=(9,))
+    blank = recording.assign({name: data * np.nan for name, data in recording.data_vars.items() if "time" in data.dims})
+    looks = {stuck: gs.saturation, running_away: gs.drift, gradients: gs.gradient_flow}
+    for check, measure in looks.items():
+        assert check(measure(blank)).state == LOOK
+        assert check(measure(recording)).said != check(measure(blank)).said
 
 
 def test_a_report_is_one_small_file_that_fetches_nothing_and_runs_nothing(make_recording, tmp_path):

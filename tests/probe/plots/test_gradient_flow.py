@@ -110,6 +110,11 @@ def test_the_heatmap_holds_every_unit_at_every_horizon(single: xr.Dataset) -> No
     assert (np.diff(ordered.sum(axis=1)) >= 0).all()
 
 
+def test_a_heatmap_of_nothing_finite_is_drawn_without_a_warning(single: xr.Dataset) -> None:
+    mesh = plot_cell_path(single.assign(cell_path=single["cell_path"] * np.nan)).collections[0]
+    assert mesh.get_clim()[1] == 0
+
+
 def test_bad_input_is_refused_with_what_came(result: xr.Dataset) -> None:
     cases = [
         (plot_gradient_flow, (xr.Dataset(),), {}, "needs what gradient_flow returned"),
