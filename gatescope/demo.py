@@ -63,15 +63,20 @@ def run(out: Path, *, texts: Sequence[str] = TEXTS, values: int | None = None, s
             from .probe.analyzers.saturation import saturation
 
             saturated, found = saturation(recording), findings(recording)
-        with stage(say, "Describing the network of the paper: resets, roles, what its cells hold, gradients"):
-            from .demo_paper import paper_report
+        with stage(
+            say, "Describing the network of the paper: resets, roles, gradients, what is lost without each block"
+        ):
+            from .demo_paper import paper_report, take_blocks_out
 
-            beside = paper_report(example)
+            lesions = take_blocks_out()
+            beside = paper_report(example, lesions)
         with stage(say, "Writing the recordings, the pictures and findings.md"):
+            from .demo_paper import NAME
             from .demo_report import report
 
             text = f"{report(recording, saturated, found)}\n{beside}"
             pictures = write_results(folder, recording, saturated, found, example, text)
+            lesions.to_netcdf(folder / f"{NAME}.ablation.nc", engine="h5netcdf")  # where the dashboard looks for it
         with stage(say, "Writing report.html and cerg-latch.html: every measure on both (half a minute)"):
             write_reports(folder, out, recording, example, (text.removesuffix(beside), beside), pictures, values)
     say("\n" + text)

@@ -10,6 +10,7 @@ from .probe.analyzers.describe import describe
 
 NAME = "cerg-latch"
 SAID = 6  # findings that are printed
+STREAMS, STEPS = 32, 250  # of fresh strings on which its blocks are taken out
 
 
 def record_example() -> xr.Dataset:
@@ -24,8 +25,39 @@ def record_example() -> xr.Dataset:
         return record(model, torch.from_numpy(sample.inputs), labels=dict(sample.labels))
 
 
-def paper_report(recording: xr.Dataset) -> str:
-    """What the network does, in words: what one block is for, and the findings of all measures."""
+def take_blocks_out() -> xr.Dataset:
+    """How many more predictions go wrong without each block: T or P at the ends of strings (long), and the others."""
+    import torch
+
+    from .probe.ablation import ablation
+    from .tasks.examples import load_example
+    from .tasks.grammar import CERG
+    from .tasks.lags import lag_errors
+
+    model, _ = load_example(NAME)
+    sample = CERG(streams=STREAMS).sample(STEPS)
+    return ablation(model, torch.from_numpy(sample.inputs), lag_errors(sample), over="block")
+
+
+def lesions_said(lesions: xr.Dataset, holder: int) -> str:
+    """What the loss of the block that remembers does, beside that of each other one, in percentage points."""
+    effects = 100 * lesions["effect"].squeeze(["layer", "direction"], drop=True)
+    long, short = effects.sel(metric="long"), effects.sel(metric="short")
+    others = [
+        f"block {block}: {float(long.sel(memory_block=block)):.1f} and {float(short.sel(memory_block=block)):.1f}"
+        for block in effects["memory_block"].values.tolist()
+        if block != holder
+    ]
+    return (
+        f"Taken out of the recurrence (`gs.ablation`, {STREAMS} fresh streams), that block costs "
+        f"{float(long.sel(memory_block=holder)):.1f} percentage points of T or P at the ends of strings, and "
+        f"{float(short.sel(memory_block=holder)):.1f} of all other predictions. "
+        f"The same of the others: {'; '.join(others)}."
+    )
+
+
+def paper_report(recording: xr.Dataset, lesions: xr.Dataset) -> str:
+    """What the network does, in words: what one block is for, what is lost without it, the findings of all measures."""
     blocks, steps = block_findings(recording), int(recording["length"].sum())
     holder, ends = int(blocks.attrs["holder"]), int(blocks.attrs["ends"])
     held = blocks.sel(block=holder)
@@ -46,6 +78,8 @@ that it never saw; gates were rebuilt to {recording.attrs["parity"]:.1e} of the 
 Block {holder} holds what must be remembered, T or P, to the end of each string. Its forget gate is {inside:.2f} on
 average inside strings and falls below 0.2 at {fallen:.0f} of {ends} ends; its best cell tells T from P with an AUC of
 {0.5 + separation / 2:.3f}. Resets of the others, at ends and inside strings: {"; ".join(others)}.
+
+{lesions_said(lesions, holder)}
 
 What `gs.describe` says of it, the largest effect first:
 

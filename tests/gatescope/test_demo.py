@@ -25,6 +25,7 @@ if find_spec("diacritize") is None:
 FEW = TEXTS[12:24]
 READ = 40_000  # values of each signal that the reports of these tests read
 RESULTS = [
+    "cerg-latch.ablation.nc",
     "cerg-latch.html",
     "cerg-latch.png",
     "cerg-latch.zarr",
@@ -378,3 +379,17 @@ def test_the_network_of_the_paper_is_recorded_and_described_by_its_own_numbers(r
     assert f"{fallen[holder]} of {len(ends)} ends" in line
     assert fallen[holder] == max(fallen)
     assert gs.describe(recording, most=1)["text"].item() in run.said
+
+
+def test_what_the_network_of_the_paper_loses_without_a_block_is_that_of_holding_it_at_zero(run: Run) -> None:
+    torch = pytest.importorskip("torch")
+    model, _ = gs.load_example("cerg-latch")
+    sample = gs.tasks.CERG(streams=32).sample(250)
+    wrong = gs.tasks.lag_errors(sample)["long"]
+    without = [gs.intervene(model, state, 0.0, block=2) for state in ("cell_state", "hidden_state")]
+    with torch.no_grad(), without[0], without[1]:
+        lost = wrong(model(torch.from_numpy(sample.inputs))).mean().item()
+    assert f"that block costs {100 * lost:.1f} percentage points of T or P" in run.said  # intact, nothing goes wrong
+    with xr.open_dataset(run.out / "cerg-latch.ablation.nc", engine="h5netcdf") as lesions:
+        assert lesions["intact"].sel(metric="long").item() == 0
+        assert lesions["effect"].sel(metric="long", memory_block=2).item() == pytest.approx(lost)
