@@ -29,6 +29,8 @@ def selected(
     time: Any,
 ) -> Asking:
     """Which steps and units are asked about, and whether steps are taken together."""
+    if together not in (None, True, False):
+        raise ValueError(f"together must be True, False or None; {said(together)} came. Leave it out.")
     if isinstance(source, StateSource):
         if time is not None or together is False:
             raise ValueError("time and together must be left out for the initial state, which stands before all steps.")

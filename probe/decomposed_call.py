@@ -90,6 +90,8 @@ def hear(
     width = call.layers[-1].hidden.shape[-1]
     chosen, name = chosen_readout(linears, readers, readout, width)
     steps, sequences = call.layers[0].input.shape[:2]
+    if not sequences:
+        raise ValueError(f"the input must hold at least one sequence; {path!r} read none. Give others.")
     initial = (call.initial[0].detach().cpu(), call.initial[1].detach().cpu())
     return Heard(
         cells=observed.cells(),  # type: ignore[arg-type]

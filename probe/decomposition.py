@@ -1,6 +1,7 @@
 """What a stretch of the input contributes to what an LSTM says: contextual decomposition."""
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -120,6 +121,8 @@ def contextual_decomposition(
     (0.0, True)
     """
     path, part = chosen_module(model, module)
+    if not isinstance(tolerance, Real) or not tolerance >= 0:
+        raise ValueError(f"tolerance must be a number from 0 on; {tolerance!r} came. Leave it out.")
     heard = hear(model, path, part, inputs, inputs_kwargs, readout, lengths)
     place = chosen_layer(layer, len(heard.cells))
     if biases not in ("phrase", "rest"):
@@ -127,6 +130,10 @@ def contextual_decomposition(
     phrases, kept = phrases_of(phrase, heard.steps), kept_steps(at, heard)
     with torch.inference_mode(False), torch.no_grad(), uncast(torch.device("cpu")):
         parts, error = all_phrases(heard, phrases, place, kept, credit=biases == "phrase")
+    if error != error:
+        raise ValueError(
+            f"input, weights and states of {path!r} must be finite; some are NaN or infinite. Look at the input first."
+        )
     tolerance = max(tolerance, heard.coarse)
     if not error <= tolerance:
         raise ParityError(

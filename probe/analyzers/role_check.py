@@ -1,5 +1,7 @@
 """Does it hurt what a unit's role says, when the unit is taken out: long-lag against short-lag error."""
 
+from numbers import Real
+
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
@@ -95,7 +97,8 @@ def role_check(
     >>> role_check(held, lesioned)["finding"].item()
     'confirmed: it is a latch, and without it the error grows by 0.9 at long lags and by 0 at short ones'
     """
-    grown, role = _checked(roles, ablation, (long, short), alpha, little)
+    _check_parameters({"alpha": alpha, "little": little}, seed)
+    grown, role = _checked(roles, ablation, (long, short))
     dims = tuple(str(dim) for dim in role.dims)
     both = grown.to_numpy()  # (layer, direction, unit, lag, sequence)
     mean = both.mean(axis=-1)
@@ -142,16 +145,11 @@ def role_check(
     return result.assign_attrs({"measure": "role_check", **attrs, **call, "sequences": int(both.shape[-1])})
 
 
-def _checked(
-    roles: xr.Dataset, ablation: xr.Dataset, names: tuple[str, str], alpha: float, little: float
-) -> tuple[xr.DataArray, xr.DataArray]:
+def _checked(roles: xr.Dataset, ablation: xr.Dataset, names: tuple[str, str]) -> tuple[xr.DataArray, xr.DataArray]:
     """Effects (layer, direction, unit or memory_block, lag, sequence) and the roles of the same units or blocks."""
     for name, value in (("roles", roles), ("ablation", ablation)):
         if not isinstance(value, xr.Dataset) or value.attrs.get("measure") != name:
             raise ValueError(f"role_check needs what {name} returned as its {name}; something else came.")
-    for name, size in (("alpha", alpha), ("little", little)):
-        if not 0 < size < 1:
-            raise ValueError(f"{name} must be between 0 and 1; {size!r} came.")
     _check_metrics(ablation, names)
     over = ablation.attrs.get("over")
     dim, variable = {"unit": ("unit", "unit_role"), "block": ("memory_block", "block_role")}.get(str(over), ("", ""))
@@ -161,18 +159,33 @@ def _checked(
     if variable not in roles:
         raise ValueError("the roles must be of a cell with blocks, where the ablation is over blocks; they have none.")
     dims = ("layer", "direction", dim)
+    if not {*dims, "metric", "sequence"} <= set(ablation["effect_by_sequence"].dims):
+        came = ", ".join(map(str, ablation["effect_by_sequence"].dims))
+        raise ValueError(f"the ablation must have its dims {', '.join(dims)}; {came} came. Select with a list, [0].")
+    grown = ablation["effect_by_sequence"].sel(metric=list(names)).rename(metric="lag")
+    if not bool(np.isfinite(grown).all()):
+        raise ValueError("the ablation must have finite effects; some are NaN or infinite. Take its result as it came.")
     places = {name: ablation[name].to_numpy() for name in dims}
     for name, values in places.items():
         missing = [value for value in values.tolist() if value not in roles[name].to_numpy().tolist()]
         if missing:
             raise ValueError(f"each {name} of the ablation must be among the roles; {missing[0]!r} is not.")
-    grown = ablation["effect_by_sequence"].sel(metric=list(names)).rename(metric="lag")
     return grown.transpose(*dims, "lag", "sequence"), roles[variable].sel(places).transpose(*dims)
+
+
+def _check_parameters(shares: dict[str, float], seed: int) -> None:
+    for name, size in shares.items():
+        if not isinstance(size, Real) or not 0 < size < 1:
+            raise ValueError(f"{name} must be between 0 and 1; {size!r} came.")
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ValueError(f"seed must be a whole number from 0 on; {seed!r} came.")
 
 
 def _check_metrics(ablation: xr.Dataset, names: tuple[str, str]) -> None:
     """Raise where the ablation does not have two metrics that can be tested."""
     there = ablation["metric"].to_numpy().tolist()
+    if names[0] == names[1]:
+        raise ValueError(f"long and short must name two metrics; {names[0]!r} came for both. Name the other error too.")
     for name in names:
         if name not in there:
             known = ", ".join(map(str, there))

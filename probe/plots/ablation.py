@@ -7,7 +7,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from .places import COLOURS, MARKERS, chosen_places
+from .places import COLOURS, MARKERS, chosen_places, require_dataset
 
 SHOWN = 40  # rows of a chart of points, the largest effects; more are left out and counted
 EVERY_ROW = 24  # rows and columns up to which each has its own name
@@ -55,13 +55,19 @@ def plot_ablation(
     ValueError
         When the result is not one of `ablation`, or `metric`, `layer` or `direction` is not in it.
     """
+    require_dataset(result, "plot_ablation", "ablation")
     if result.attrs.get("measure") != "ablation" or "effect" not in result:
         raise ValueError(f"plot_ablation needs what ablation returned; {sorted(map(str, result.variables))} came.")
     names = result["metric"].to_numpy().tolist()
     if metric is not None and metric not in names:
         raise ValueError(f"metric must be one of {', '.join(names)}; {metric!r} came.")
+    inner = [str(dim) for dim in result["effect"].dims if dim not in ("metric", "layer", "direction")]
+    if not inner or not {"metric", "layer", "direction"} <= set(result["effect"].dims) or not result["effect"].size:
+        raise ValueError(
+            f"plot_ablation needs effects over metric, layer, direction and what was taken out; "
+            f"{dict(result['effect'].sizes)} came. Select with a list, [0]."
+        )
     chosen = chosen_places(result if metric is None else result.sel(metric=[metric]), layer, direction)
-    inner = [str(dim) for dim in chosen["effect"].dims if dim not in ("metric", "layer", "direction")]
     if len(inner) == 1:
         return _points(chosen, inner[0], alpha, ax)
     chosen = chosen.isel(metric=0, layer=slice(0, 1), direction=slice(0, 1))

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from .places import require_dataset
 from .timeline import draw_labels, label_text
 
 COLOURS = "RdBu_r"  # diverging, told apart with any colour vision; red raises the target, blue lowers it
@@ -129,6 +130,7 @@ def figure_attribution(result: xr.Dataset, *, sequence: int = 0, labels: str | N
 
 def one_sequence(result: xr.Dataset, sequence: int) -> xr.Dataset:
     """One sequence without its padding."""
+    require_dataset(result, "plot_attribution", "attribution")
     if not {"by_step", "output", "length"} <= set(map(str, result.variables)):
         raise ValueError(
             f"plot_attribution needs what attribution returned over time; {sorted(map(str, result.variables))} came. "

@@ -9,6 +9,8 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
+from .places import require_dataset
+
 Array = npt.NDArray[Any]
 
 NEEDS = {"position", "kind", "unstable", "stability", "signal"}
@@ -66,6 +68,7 @@ def plot_fixed_points(
     D. Sussillo, O. Barak (2013). Opening the black box: low-dimensional dynamics in high-dimensional recurrent neural
     networks. Neural Computation 25 (3), 626-649. doi 10.1162/NECO_a_00409.
     """
+    require_dataset(result, "plot_fixed_points", "fixed_points")
     if not set(map(str, result.variables)) >= NEEDS:
         came = sorted(map(str, result.variables))
         raise ValueError(f"plot_fixed_points needs what fixed_points returned; {came} came.")

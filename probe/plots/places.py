@@ -6,6 +6,12 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # 
 MARKERS = ("o", "^", "s", "D", "v", "P")
 
 
+def require_dataset(result: object, picture: str, maker: str) -> None:
+    """Raise where what is to be drawn is no result at all."""
+    if not isinstance(result, xr.Dataset):
+        raise TypeError(f"{picture} needs what {maker} returned; {type(result).__name__} came.")
+
+
 def chosen_places(result: xr.Dataset, layer: int | None, direction: str | None) -> xr.Dataset:
     """The result with only the layer and direction asked for; both dimensions stay."""
     for dim, value in {"layer": layer, "direction": direction}.items():

@@ -109,3 +109,78 @@ def test_starts_that_hold_no_states_are_refused(starts: Any) -> None:
 def test_more_starts_than_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="count must be at most 1,000,000"):
         gs.fixed_points(nn.GRU(2, 3), input=0.0, starts=np.zeros((2, 3)), count=10**9)
+
+
+def effects(**changes: Any) -> xr.Dataset:
+    """Effects of two units on two errors over eight sequences."""
+    dims = ("metric", "layer", "direction", "unit", "sequence")
+    data = {
+        "effect": (dims[:-1], np.ones((2, 1, 1, 2))),
+        "effect_by_sequence": (dims, np.ones((2, 1, 1, 2, 8))),
+    }
+    coords = {"layer": [0], "direction": ["forward"], "unit": [0, 1], "metric": ["long", "short"]}
+    found = xr.Dataset(data, coords | {"per_sequence": ("metric", [True, True])})
+    return found.assign_attrs({"measure": "ablation", "over": "unit"}).assign(changes)
+
+
+ROLES = xr.Dataset(
+    {"unit_role": (("layer", "direction", "unit"), [[["latch", "none"]]])},
+    {"layer": [0], "direction": ["forward"], "unit": [0, 1]},
+    {"measure": "roles"},
+)
+
+
+@pytest.mark.parametrize(
+    ("lesions", "given", "message"),
+    [
+        (effects(), {"alpha": "0.1"}, "alpha must be between 0 and 1; '0.1' came"),
+        (effects(), {"seed": -1}, "seed must be a whole number"),
+        (effects(), {"short": "long"}, "two metrics; 'long' came for both"),
+        (effects().isel(unit=0), {}, "must have its dims layer, direction, unit"),
+        (effects(effect_by_sequence=effects()["effect_by_sequence"] * np.nan), {}, "finite effects"),
+    ],
+    ids=["alpha", "seed", "metrics", "dims", "nan"],
+)
+def test_a_role_is_not_checked_against_what_cannot_be_tested(
+    lesions: xr.Dataset, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        gs.role_check(ROLES, lesions, **given)
+
+
+@pytest.mark.parametrize("draw", [gs.plot_ablation, gs.plot_attribution, gs.plot_fixed_points])
+def test_pictures_of_acting_say_what_they_need(draw: Any) -> None:
+    with pytest.raises(TypeError, match=r"needs what .* returned; NoneType came"):
+        draw(None)
+
+
+@pytest.mark.parametrize("unit", [0, []], ids=["one without its dim", "none"])
+def test_a_picture_of_no_units_is_refused(unit: Any) -> None:
+    with pytest.raises(ValueError, match="plot_ablation needs effects over"):
+        gs.plot_ablation(effects().isel(unit=unit))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "given", "message"),
+    [
+        (X[:, :0], {}, "at least one sequence"),
+        (X * torch.nan, {}, "must be finite"),
+        (X, {"tolerance": torch.nan}, "tolerance must be a number"),
+        (X, {"tolerance": "1"}, "tolerance must be a number"),
+    ],
+    ids=["no sequence", "nan", "nan tolerance", "text"],
+)
+def test_a_decomposition_says_what_it_cannot_split(inputs: Any, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        gs.contextual_decomposition(nn.LSTM(3, 4), inputs, **given)
+
+
+def test_steps_are_taken_together_or_not() -> None:
+    with pytest.raises(ValueError, match="together must be True, False or None; 'yes' came"):
+        gs.attribution(
+            nn.LSTM(3, 4),
+            X,
+            target=lambda output: output[0][-1, :, 0],
+            to="cell_state",
+            together="yes",  # type: ignore[arg-type]
+        )
