@@ -41,6 +41,8 @@ def fixed_points(
     from .probe.fixed_points import fixed_points as find
 
     require_new_netcdf(out)
+    if picture is not None:
+        require_picture(picture)
     constant = numbers(input)
     arrays = starts.suffix == ".npz"
     recording = recorded(factory if arrays else str(starts), starts if arrays else None, module)
@@ -76,6 +78,14 @@ def numbers(text: str) -> Any:
     except ValueError:
         raise ValueError(f"input must be numbers separated by commas; {text!r} came. For example: 0.") from None
     return found[0] if len(found) == 1 else found
+
+
+def require_picture(path: Path) -> None:
+    """Say before the search that the portrait could not be written."""
+    if path.suffix not in (".png", ".pdf", ".svg"):
+        raise ValueError(f"picture must end in .png, .pdf or .svg; {path} came.")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"picture must be in a folder that exists; {path.parent} does not. Make it first.")
 
 
 def draw(result: "xr.Dataset", recording: "xr.Dataset", path: Path) -> None:

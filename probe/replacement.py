@@ -185,9 +185,13 @@ def replacement(value: Any, site: Site) -> Replacement:
 def array(value: Any, site: Site) -> Replacement:
     """An array whose last dims are (sequence, time, unit), those chosen, each of its full size or 1."""
     try:
-        numbers = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value, dtype=np.float64))
-    except (TypeError, ValueError):
-        raise TypeError("value must be an array of numbers; one of something else or of unequal rows came.") from None
+        given = value if isinstance(value, Tensor) else np.asarray(value)
+        real = not given.is_complex() if isinstance(given, Tensor) else given.dtype.kind in "fiub"
+    except ValueError:
+        real = False
+    if not real:
+        raise TypeError("value must be an array of numbers; one of something else or of unequal rows came.")
+    numbers = given if isinstance(given, Tensor) else torch.from_numpy(given.astype(np.float64))
     if numbers.dim() > 3:
         raise ValueError(
             f"value must be (unit), (time, unit) or (sequence, time, unit); shape {tuple(numbers.shape)} came. Give a "

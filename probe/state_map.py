@@ -122,6 +122,11 @@ def chosen_layers(model: nn.Module, module: str | None, layer: int | None, direc
 
 def cells_of(path: str, part: nn.Module) -> list[list[AbstractCell]]:
     """[layer][direction], with the weights that the module has now, also where they are computed from others."""
+    if "forward" in vars(part):
+        raise TypeError(
+            f"{path!r} must step as its class does; its forward has been replaced, as gatescope.opened and "
+            "gatescope.intervene do, and what replaces it would not be seen. Ask outside of the block."
+        )
     observed = observe(path, part)
     if registration(part) is not None or not isinstance(part, (nn.RNNBase, nn.RNNCellBase)):
         return observed.cells()

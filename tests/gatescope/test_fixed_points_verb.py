@@ -85,3 +85,18 @@ def test_what_does_not_fit_is_one_sentence(
         code, out, error = run(capsys, monkeypatch, model, "--starts", inputs, *options)
         assert (code, out, error.count("\n")) == (2, "", 1)
         assert said in error
+
+
+@pytest.mark.parametrize(
+    ("picture", "said"),
+    [("nowhere/p.png", "picture must be in a folder that exists"), ("p.foo", "picture must end in .png")],
+)
+def test_a_picture_that_cannot_be_written_is_told_before_the_search(
+    capsys: Any, monkeypatch: Any, tmp_path: Path, latch: tuple[str, Path], picture: str, said: str
+) -> None:
+    out = tmp_path / "points.nc"
+    code, _, error = run(
+        capsys, monkeypatch, latch[0], "--starts", latch[1], "--out", out, "--picture", tmp_path / picture
+    )
+    assert (code, out.exists()) == (2, False)
+    assert said in error

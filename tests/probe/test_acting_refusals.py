@@ -184,3 +184,17 @@ def test_steps_are_taken_together_or_not() -> None:
             to="cell_state",
             together="yes",  # type: ignore[arg-type]
         )
+
+
+def test_fixed_points_of_a_module_that_runs_openly_are_asked_for_outside() -> None:
+    model = nn.GRU(2, 3)
+    with pytest.raises(TypeError, match="its forward has been replaced"), gs.opened(model):
+        gs.fixed_points(model, input=0.0, starts=np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize(
+    "value", [np.array([None] * 4), torch.zeros(4, dtype=torch.complex64), [0.0, None, 0.0, 0.0], [[1.0], [1.0, 2.0]]]
+)
+def test_what_is_no_number_is_not_taken_for_keep(value: Any) -> None:
+    with pytest.raises(TypeError, match="value must be an array of numbers"):
+        gs.intervene(nn.GRU(3, 4), "hidden_state", value)
