@@ -17,6 +17,7 @@ from . import catalogue, results
 from .chooser import View
 
 MOST_VALUES = 50_000_000  # of a file of effects
+NEEDED = {"effect", "metric", "per_sequence", "layer", "direction"}  # among what `ablation` returns
 STREAMS, STEPS = 32, 250  # of fresh strings on which an example's blocks are taken out
 
 
@@ -51,7 +52,9 @@ def _opened(path: bytes, changed: str) -> xr.Dataset | str:
             found = opened.load()
     except (ValueError, OSError, KeyError) as error:
         return f"{name}: {catalogue.readable(str(error))}"
-    if found.attrs.get("measure") != "ablation" or "effect" not in found:
+    if lacking := NEEDED - set(found.variables):
+        return f"{name} must hold what gs.ablation returned; it lacks {', '.join(sorted(lacking))}."
+    if found.attrs.get("measure") != "ablation":
         return f"{name} must hold what gs.ablation returned; it holds {found.attrs.get('measure', 'something else')!r}."
     return found
 

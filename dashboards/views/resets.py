@@ -21,6 +21,7 @@ from gatescope.dashboards import (
 from gatescope.dashboards.chooser import View
 from gatescope.probe.analyzers.alignment import alignment
 from gatescope.probe.analyzers.resets import METHODS, resets
+from gatescope.probe.schema import label_names
 
 FIRST = 3  # units in colour without being asked for
 NONE = "nothing"  # marks segments
@@ -42,6 +43,7 @@ def show(view: View) -> None:
         "thrown away, the more the stronger the colour. Strokes end near zero, crosses are overwritten. Dotted lines "
         "stand where segments begin: marks that hug them follow the data."
     )
+    view = without_clashes(view, events)
     found = agreement_of(view, events, options)
     if not (events["event_kind"].to_numpy() == found.kind).any():
         chooser.nothing(
@@ -54,6 +56,17 @@ def show(view: View) -> None:
     reset_sections.show_agreement(view, found, units)
     cause = reset_sections.show_triggers(view, found)
     show_ways_out(view, found, units, averages, cause)
+
+
+def without_clashes(view: View, events: xr.Dataset) -> View:
+    """The view without labels that the result cannot hold, since it has columns of their names; the page says so."""
+    clashes = [name for name in label_names(view.recording) if name not in label_names(events)]
+    if not clashes:
+        return view
+    names = ", ".join(map(repr, clashes))
+    st.text(f"⚠ Left out here, for the result has columns of the same name: label {names}. Rename it.")
+    labels = None if view.labels in clashes else view.labels
+    return view._replace(recording=view.recording.drop_vars(clashes), labels=labels)
 
 
 def choose_options() -> dict[str, Any]:

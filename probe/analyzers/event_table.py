@@ -16,6 +16,7 @@ from .saturation import KEPT_ATTRS, memory_signal
 from .synchrony import NONE, coinciding_pairs
 from .trains import Trains, of_blocks
 
+TOGETHER = ("together", "synchrony", "synchrony_z", "synchrony_p", "block_count", "memory_block")
 UNIT_DIMS = ("kind", "layer", "direction", "unit")
 Places = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
@@ -179,8 +180,10 @@ def event_dataset(recording: xr.Dataset, table: EventTable, units: UnitTable) ->
     if "block" in recording.coords:
         coords["block"] = recording["block"].variable
     cut = {"time": slice(0, steps)}
-    coords |= {name: recording[name].isel(cut).variable for name in label_names(recording)}
-    result = xr.Dataset(variables | units.variables(table), coords=coords)
+    variables |= units.variables(table)
+    taken = {*variables, *coords, *TOGETHER}  # a label called `depth`, say, stays in the recording alone
+    coords |= {name: recording[name].isel(cut).variable for name in label_names(recording) if name not in taken}
+    result = xr.Dataset(variables, coords=coords)
     result.attrs = {key: recording.attrs[key] for key in KEPT_ATTRS if key in recording.attrs}
     result.attrs |= {"memory": memory_signal(recording), "recorded_steps": int(recording.sizes["time"])}
     return result.assign(_together(result))

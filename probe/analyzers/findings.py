@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from ..schema import label_names
 from .alignment import alignment
 from .drift import drift
 from .known import Known
@@ -145,7 +146,7 @@ def resets_at_boundaries(known: Known) -> Found:
 
 def what_sets_resets_off(known: Known) -> Found:
     for name in known.texts if known.has_events else []:
-        result = triggers(known.events, name)
+        result = triggers(known.events, name if name in label_names(known.events) else known.recording[name])
         for at in _places(result):
             here = result.isel(layer=at[0], direction=at[1])
             where = _where(here)

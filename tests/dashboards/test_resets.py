@@ -208,3 +208,10 @@ def test_tables_hold_every_event_and_every_block(resetting, make_recording: Call
     rows = event_tables.agreement_rows(alignment(events))
     assert rows["what"].tolist() == ["block"] * 2 + ["unit"] * 4
     assert rows["events"].sum() == int(events["block_count"].sum() + events["count"].sum())
+
+
+def test_labels_called_like_columns_of_the_result_are_left_out_with_a_word(opened, tmp_path, resetting, reading):
+    save_recording(resetting.rename(token="depth", boundary="low"), tmp_path / "run.zarr")
+    page = reading.healthy(opened(tmp_path, view="resets", label="depth"))
+    assert "label 'depth', 'low'" in reading.texts(page)
+    assert reading.figure(page, "reset to zero")

@@ -119,6 +119,12 @@ def lesioned(recording: xr.Dataset, metrics: tuple[str, ...] = ("long", "short")
     return xr.Dataset(data, coords, attrs)
 
 
+def test_a_file_beside_the_recording_that_lacks_what_lesions_have_is_refused(opened, place, blocked, reading):
+    lesioned(blocked).drop_vars("per_sequence").to_netcdf(place / "run.ablation.nc", engine="h5netcdf")
+    page = reading.healthy(opened(place, view="roles"))
+    assert any("do not do" in warning.value for warning in page.warning)
+
+
 def test_lesions_beside_the_recording_put_its_roles_to_the_test(opened, place, blocked, reading):
     effects = lesioned(blocked)
     effects.to_netcdf(place / "run.ablation.nc", engine="h5netcdf")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from gatescope.probe.analyzers import alignment, resets
+from gatescope.probe.analyzers.describe import describe
 from gatescope.probe.analyzers.falls import losses, runs_below
 from gatescope.probe.analyzers.synchrony import coinciding_pairs
 
@@ -471,3 +472,11 @@ def test_the_words_that_events_share_are_kept_once(make_recording: Make) -> None
     assert events.sizes["event"] > 500
     assert len({id(word) for word in events["event_direction"].values}) == 2
     assert len({id(word) for word in events["event_kind"].values}) == 1
+
+
+@pytest.mark.parametrize("name", ["depth", "count", "kind", "event", "together"])
+def test_a_label_called_like_a_column_of_the_result_does_not_get_in_its_way(make_recording: Make, name: str) -> None:
+    recording = make_recording(layers=1, directions=1, lengths=(40,))
+    expected, found = resets(recording), resets(recording.rename(token=name))
+    xr.testing.assert_equal(found, expected.drop_vars("token"))
+    describe(recording.rename(token=name))
