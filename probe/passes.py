@@ -19,6 +19,7 @@ FEWEST = 6  # lesions, and copies in a pass, from which repeating the batch pays
 PATTERN = (0, 0, 1, 0, 1, 1, 0, 1)  # which copies have a lesion in that run; no part from its start reads the same back
 MANY = 20  # copies in a pass from which two more show that it went well
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4}  # relative, of what the same rows answer in a larger batch
+RAISES = "the model raises"
 COARSE = 5e-2  # of half precision
 
 BUSY = 3_000_000  # sequences by units squared, from which a step's matrix product takes the time, measured on one core
@@ -156,15 +157,17 @@ class Passes:
             if not alike(self.output, self.proven, self.tolerance):
                 break
         many = f"{self.rows} sequence{'s'[: self.rows != 1]}"
-        reason = f"no input has a dimension of {many}, as many as the module reads"
+        reasons: list[str] = []
         for dims in layouts(self.inputs, self.rows, self.batch_dim):
             if all(dim is None for dim in dims):
                 continue
-            reason = self.tried(dims, copies)
-            if not reason:
+            reasons.append(self.tried(dims, copies))
+            if not reasons[-1]:
                 self.dims, self.copies = dims, self.most // self.rows
                 return
-        self.remark = f"one by one: {reason}"
+        none = f"no input has a dimension of {many}, as many as the module reads"
+        understood = [reason for reason in reasons if not reason.startswith(RAISES)]
+        self.remark = f"one by one: {[*understood, *reasons, none][0]}"
 
     def tried(self, dims: list[int | None], copies: int) -> str:
         """Why the inputs may not be repeated along these dims; empty where they may, and `how` is set."""
@@ -172,7 +175,7 @@ class Passes:
         try:
             output, held = self.answer(lesions, repeated(self.inputs, dims, copies))
         except Exception as error:  # the user's model on inputs that it was not made for
-            return f"the model raises {type(error).__name__} on a repeated batch"
+            return f"{RAISES} {type(error).__name__} on a repeated batch"
         if (held.rows, held.calls) != (copies * self.rows, self.calls):
             return "the module does not read a repeated batch as more sequences"
         ways = splits(self.output, output, copies)

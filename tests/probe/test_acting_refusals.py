@@ -198,3 +198,18 @@ def test_fixed_points_of_a_module_that_runs_openly_are_asked_for_outside() -> No
 def test_what_is_no_number_is_not_taken_for_keep(value: Any) -> None:
     with pytest.raises(TypeError, match="value must be an array of numbers"):
         gs.intervene(nn.GRU(3, 4), "hidden_state", value)
+
+
+def test_the_remark_tells_of_the_dimension_that_the_model_could_read() -> None:
+    class Centred(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = nn.GRU(3, 8)
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            shown: torch.Tensor = self.rnn(inputs)[0]
+            return shown - shown.mean(1, keepdim=True)
+
+    inputs = torch.linspace(-1, 1, 45).reshape(5, 3, 3)  # as many sequences as features, which cannot be repeated
+    result = gs.ablation(Centred(), inputs, lambda output: output.square().sum((0, 2)))
+    assert result.attrs["remark"].endswith("depends on the others in the batch")
