@@ -19,8 +19,8 @@ FEWEST = 6  # lesions, and copies in a pass, from which repeating the batch pays
 PATTERN = (0, 0, 1, 0, 1, 1, 0, 1)  # which copies have a lesion in that run; no part from its start reads the same back
 MANY = 20  # copies in a pass from which two more show that it went well
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4}  # relative, of what the same rows answer in a larger batch
-RAISES = "the model raises"
 COARSE = 5e-2  # of half precision
+RAISES = "the model raises"
 
 BUSY = 3_000_000  # sequences by units squared, from which a step's matrix product takes the time, measured on one core
 
