@@ -110,6 +110,9 @@ def page(
     if not entries and choices.chosen("recording") not in {entry.name for entry in choosable}:
         nothing_found(folders())
         return False
+    asked = choices.chosen("recording")
+    if asked is not None and asked not in {entry.name for entry in choosable}:
+        st.text(f"⚠ There is no recording {asked[:100]!r} here, or no longer; another one is shown.")
     with st.sidebar:
         view = choose_view(choosable, place=place, sequence=sequence, labels=labels)
     if isinstance(view, View):

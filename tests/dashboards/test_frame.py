@@ -1,5 +1,7 @@
 """What all pages share: choices go from page to page, results are counted once, and everything can be taken away."""
 
+import shutil
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -127,3 +129,11 @@ def test_sequences_follow_each_other_round_the_end(opened, folder):
     for label, number in (("After", "2"), ("After", "0"), ("Before", "2")):
         healthy(next(button for button in page.button if button.label == label).click().run())
         assert page.query_params["sequence"] == number
+
+
+def test_a_recording_that_went_away_is_not_replaced_without_a_word(opened, folder, make_recording, reading):
+    save_recording(make_recording(), folder / "gone.zarr")
+    page = reading.healthy(opened(folder, view="saturation", recording="gone.zarr"))
+    assert "no longer" not in reading.texts(page)
+    shutil.rmtree(folder / "gone.zarr")
+    assert "'gone.zarr' here, or no longer" in reading.texts(reading.healthy(page.run()))
