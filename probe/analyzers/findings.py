@@ -157,7 +157,8 @@ def what_sets_resets_off(known: Known) -> Found:
             units = int(here["units"].sel(label=trigger))
             text = (
                 f"In {where}, memory is thrown away at {name} {trigger!r} {lift:.1f} times as often as on average, "
-                f"more than at any other; {units} units have it as their trigger."
+                "more than at any other; "
+                + ("one unit has it as its trigger." if units == 1 else f"{units} units have it as their trigger.")
             )
             yield _in(
                 here, "triggers", text, 1 - 1 / max(1.0, lift), "1 - 1 / lift", "the other label with the most", p
