@@ -58,6 +58,7 @@ def hear(
         )
     calls: list[Call] = []
     readers: dict[str, nn.Linear] = {}
+    others: set[str] = set()  # linear layers that read something else
     outputs: list[Tensor] = []
     coarse: list[float] = []
 
@@ -71,6 +72,8 @@ def hear(
         def listener(module: nn.Linear, args: tuple[Any, ...], output: Any) -> None:
             if calls and args and isinstance(args[0], Tensor) and reads(args[0], calls[-1], outputs[-1]):
                 readers[name] = module
+            else:
+                others.add(name)
 
         return listener
 
@@ -89,6 +92,12 @@ def hear(
     call = calls[0]
     width = call.layers[-1].hidden.shape[-1]
     chosen, name = chosen_readout(linears, readers, readout, width)
+    if name in others and name not in readers:
+        raise ValueError(
+            f"readout must read just what the LSTM shows, at all steps or at the last one of each sequence; {name!r} "
+            "read something else, so that the parts would not add up to what it gave. Leave readout out and see "
+            "docs/decomposition.md."
+        )
     steps, sequences = call.layers[0].input.shape[:2]
     if not sequences:
         raise ValueError(f"the input must hold at least one sequence; {path!r} read none. Give others.")

@@ -298,6 +298,8 @@ def test_a_readout_can_be_named_or_given_and_is_found_only_if_there_is_one() -> 
     assert apart["output_bias"].values.tolist() == [0.0]
     model.drop = nn.Tanh()  # the head now reads something else than the states
     assert "output_relevant" not in gs.contextual_decomposition(model, tokens())
+    with pytest.raises(ValueError, match="'head' read something else, so that the parts would not add up"):
+        gs.contextual_decomposition(model, tokens(), readout="head")
     lower = gs.contextual_decomposition(tagger(num_layers=2), tokens(), layer=0)
     assert "output_relevant" not in lower
     assert lower.attrs["parity"] < 1e-12
