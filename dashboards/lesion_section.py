@@ -9,6 +9,8 @@ import xarray as xr
 from . import catalogue, choices, chooser, lesion_figures, lesions
 from .chooser import View
 
+UNSAID = "not said"
+
 
 class Shown(NamedTuple):
     """Lesions on the page: effects and, of two errors, their check of the roles."""
@@ -36,6 +38,11 @@ def show(view: View, result: xr.Dataset) -> Shown | None:
     if over not in ("unit", "block") or "time" in effects.dims:
         chooser.nothing("Lesions of single gates or stretches of time say nothing about roles. Take out whole units.")
         return None
+    return show_effects(view, effects, over)
+
+
+def show_effects(view: View, effects: xr.Dataset, over: str) -> Shown:
+    """How much one metric changes without each unit or block."""
     metric = choices.choose("Metric", [str(name) for name in effects["metric"].values], name="metric")
     chooser.reading(
         f"Each point: how {metric} changes when that {over} is taken out, with its interval; filled where that is no "
@@ -61,13 +68,19 @@ def say_how(view: View) -> None:
 
 
 def show_check(view: View, result: xr.Dataset, effects: xr.Dataset, names: list[str]) -> Shown | None:
-    """The roles against the growth of two errors."""
+    """The roles against the growth of two errors; which two they are is asked where no names say it."""
+    asked = [] if {"long", "short"} <= set(names) else [UNSAID]
     columns = st.columns([1, 1, 2], vertical_alignment="bottom")
     with columns[0]:
-        long = choices.choose("Error at long lags", names, name="long_error", default="long")
+        long = choices.choose("Error at long lags", [*asked, *names], name="long_error", default="long")
     with columns[1]:
-        rest = [name for name in names if name != long]
+        rest = [*asked, *(name for name in names if name != long)]
         short = choices.choose("Error at short lags", rest, name="short_error", default="short")
+    if UNSAID in (long, short):
+        chooser.reading(
+            "Say which metric is the error at long lags, and which at short ones, to put the roles to the test."
+        )
+        return show_effects(view, effects, str(effects.attrs["over"]))
     checked = lesions.check(view, result, effects, long, short)
     if isinstance(checked, str):
         chooser.nothing("These lesions cannot be held against the roles.", checked)

@@ -155,6 +155,20 @@ def test_lesions_of_one_metric_are_shown_as_effects(opened, place, blocked, read
     assert points["marker"]["symbol"] == ["circle", "circle-open"]
 
 
+def test_two_metrics_of_other_names_put_roles_to_the_test_once_it_is_said_which_is_which(
+    opened, place, blocked, reading
+):
+    effects = lesioned(blocked, ("early", "late"))
+    effects.to_netcdf(place / "run.ablation.nc", engine="h5netcdf")
+    page = reading.healthy(opened(place, view="roles", judge="token"))
+    points = reading.figure(page, "early")["data"][0]
+    np.testing.assert_allclose(reading.numbers(points["x"]), effects["effect"].sel(metric="early").values.ravel())
+    page.selectbox(key="long_error").set_value("late")
+    reading.healthy(page.selectbox(key="short_error").set_value("early").run())
+    expected = role_check(roles(blocked, "token"), effects, long="late", short="early")
+    assert page.dataframe[0].value["finding"].tolist() == expected["finding"].values.ravel().tolist()
+
+
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
