@@ -12,6 +12,7 @@ from pathlib import Path
 
 APP = Path(__file__).with_name("app.py")
 SUFFIXES = (".zarr", ".nc")  # of recordings; those of the catalogue, which loads what a launcher does not need
+FIRST_PORT = 8501
 PATIENCE = 10  # seconds that the server has to end by itself
 
 
@@ -37,10 +38,12 @@ def launch(paths: Sequence[str | PathLike[str]], *, port: int | None = None, hea
     ValueError
         When there is nothing at one of the paths, or a file that cannot be a recording, or the port is taken.
     """
-    words = command(paths, port=port, headless=headless)
-    if port is not None:
+    if port is None:
+        port = free_port()
+    else:
         _check_free(port)
-    process = subprocess.Popen(words)
+    process = subprocess.Popen(command(paths, port=port, headless=headless))
+    print(f"The dashboard is at http://127.0.0.1:{port} (Ctrl-C ends it)", flush=True)
     with _ended_with(process):
         try:
             return process.wait()
@@ -68,6 +71,7 @@ def command(paths: Sequence[str | PathLike[str]], *, port: int | None = None, he
         "server.headless": str(headless).lower(),
         "server.fileWatcherType": "none",
         "server.showEmailPrompt": "false",
+        "logger.hideWelcomeMessage": "true",  # and with it offers to install what the dashboard does not need
         "browser.gatherUsageStats": "false",
         "client.toolbarMode": "minimal",
         "client.showErrorLinks": "false",
@@ -89,16 +93,31 @@ def command(paths: Sequence[str | PathLike[str]], *, port: int | None = None, he
     ]
 
 
-def _check_free(port: int) -> None:
-    """Say in a sentence that another program listens there, or that this one may not."""
+def free_port() -> int:
+    """The first one that nobody listens on, from the usual one on."""
+    for port in range(FIRST_PORT, FIRST_PORT + 100):
+        try:
+            _bind(port)
+        except OSError:
+            continue
+        return port
+    raise ValueError(f"a port from {FIRST_PORT} to {FIRST_PORT + 99} must be free; none is. Name another one.")
+
+
+def _bind(port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise ValueError(
-                f"port must be free; {port} is not ({error.strerror}). Name another, or none to get the next free one."
-            ) from None
+        probe.bind(("127.0.0.1", port))
+
+
+def _check_free(port: int) -> None:
+    """Say in a sentence that another program listens there, or that this one may not."""
+    try:
+        _bind(port)
+    except OSError as error:
+        raise ValueError(
+            f"port must be free; {port} is not ({error.strerror}). Name another, or none to get the next free one."
+        ) from None
 
 
 @contextmanager

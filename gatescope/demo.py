@@ -77,7 +77,7 @@ def run(out: Path, *, texts: Sequence[str] = TEXTS, values: int | None = None, s
             text = f"{report(recording, saturated, found)}\n{beside}"
             pictures = write_results(folder, recording, saturated, found, example, text)
             lesions.to_netcdf(folder / f"{NAME}.ablation.nc", engine="h5netcdf")  # where the dashboard looks for it
-        with stage(say, "Writing report.html and cerg-latch.html: every measure on both (half a minute)"):
+        with stage(say, "Writing report.html and cerg-latch.html: every measure on both (a minute or two)"):
             write_reports(folder, out, recording, example, (text.removesuffix(beside), beside), pictures, values)
     say("\n" + text)
     listed = ", ".join(sorted(path.name for path in out.iterdir() if not path.name.startswith(".")))

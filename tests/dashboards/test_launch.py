@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gatescope.dashboards import catalogue
-from gatescope.dashboards.launch import SUFFIXES, command, launch
+from gatescope.dashboards.launch import SUFFIXES, command, free_port, launch
 
 
 def test_the_server_listens_on_this_machine_only_and_tells_nobody(tmp_path):
@@ -22,6 +22,7 @@ def test_the_server_listens_on_this_machine_only_and_tells_nobody(tmp_path):
         "--browser.gatherUsageStats=false",
         "--server.fileWatcherType=none",
         "--server.showEmailPrompt=false",
+        "--logger.hideWelcomeMessage=true",
     } <= set(words)
     assert words[words.index("--") + 1 :] == [str(tmp_path)]
 
@@ -58,6 +59,14 @@ def test_a_port_that_is_taken_is_named_in_one_sentence(tmp_path):
             launch([tmp_path], port=port, headless=True)
 
 
+def test_the_next_free_port_is_taken_where_none_is_named():
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", free_port()))
+        other.listen()
+        taken = other.getsockname()[1]
+        assert taken < free_port() < taken + 100
+
+
 def test_suffixes_are_those_of_the_catalogue():
     assert SUFFIXES == catalogue.SUFFIXES
 
@@ -71,9 +80,11 @@ def test_the_server_ends_with_the_program_that_launched_it(tmp_path, sign):
     start = f"launch([{str(tmp_path)!r}], port={port}, headless=True)"
     text = f"from gatescope.dashboards.launch import launch; raise SystemExit({start})"
     program = subprocess.Popen(
-        [sys.executable, "-c", text], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     )
     try:
+        assert program.stdout is not None
+        assert program.stdout.readline().decode() == f"The dashboard is at http://127.0.0.1:{port} (Ctrl-C ends it)\n"
         wait(port, listening=True)
         if sign == signal.SIGTERM:
             program.send_signal(sign)
@@ -84,7 +95,7 @@ def test_the_server_ends_with_the_program_that_launched_it(tmp_path, sign):
     finally:
         with suppress(ProcessLookupError):
             os.killpg(program.pid, signal.SIGKILL)  # whatever is left of the group
-        program.wait()
+        program.communicate()
 
 
 def wait(port: int, *, listening: bool) -> None:
