@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ..signals import time_title
 from .reduction import MOST_CELLS, MOST_POINTS, bin_size, binned, thinned
 
+JOINERS = "\u200c\u200d"  # of letters that are written apart or together, as in Persian, and of emoji
 MOST_LABEL = 18  # characters of a label along the axis
 MOST_TICKS = 80
 MOST_BOUNDARIES = 100  # beyond, the lines would cover what they divide
@@ -42,6 +43,17 @@ def literal(text: object) -> str:
     return html.escape(str(text), quote=False)
 
 
+def printable(sign: str) -> str:
+    """A sign as it may stand on a page; what would steer the text around it, or nothing shows, is replaced.
+
+    >>> printable("a"), printable("\n"), printable("\u202e")
+    ('a', '↵', '�')
+    """
+    if sign.isprintable() or sign in JOINERS:
+        return sign
+    return {"\n": "↵", "\t": "⇥"}.get(sign, "�")
+
+
 def visible(label: object) -> str:
     """A label that can be seen and told apart on an axis: spaces, line ends, lone diacritics, numbers.
 
@@ -52,7 +64,7 @@ def visible(label: object) -> str:
         return "yes" if label else "no"
     if isinstance(label, float | np.floating):
         return f"{label:.4g}"
-    text = "".join({"\n": "↵", "\t": "⇥"}.get(sign, sign if sign.isprintable() else "�") for sign in str(label))
+    text = "".join(printable(sign) for sign in str(label))
     if not text.strip():
         return "␣" * len(text) or "∅"
     if unicodedata.combining(text[0]):

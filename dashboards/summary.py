@@ -9,6 +9,7 @@ import xarray as xr
 from ..probe.schema import label_names
 from ..signals import GATE_ROLES, retention_form
 from .catalogue import RESET_FROM_OUTSIDE, Entry
+from .figures import printable
 
 ROLES = {
     "write": "1 lets the candidate into the memory, 0 keeps it out.",
@@ -101,7 +102,7 @@ def sequence_name(recording: xr.Dataset, place: int, label: str | None) -> str:
         return name
     tokens = [str(token) for token in recording[label].values[place, : min(steps, PREVIEW)]]
     between = "" if max(map(len, tokens), default=0) <= 1 else " "
-    text = "".join(sign if sign.isprintable() else "�" for sign in between.join(tokens).strip())
+    text = "".join(printable(sign) for sign in between.join(tokens).strip())
     text = text if len(text) <= PREVIEW and len(tokens) == steps else text[:PREVIEW] + "…"
     return f"{name} · \u2068{text}\u2069"  # isolated, so that right-to-left text stays apart
 

@@ -163,6 +163,7 @@ def attribution(
     --------
     A plain RNN without squashing, `h_t = x_t + h_{t-1} / 2`: a step counts half as much as the one after it.
 
+    >>> import torch
     >>> rnn = nn.RNN(1, 1, nonlinearity="relu", bias=False)
     >>> for weight, value in zip(rnn.parameters(), (1.0, 0.5)):
     ...     _ = nn.init.constant_(weight, value)

@@ -129,3 +129,8 @@ def test_points_of_the_scatter_are_units_with_their_verdict(make_recording):
     np.testing.assert_array_equal(points.y, result["right"].sel(signal="forget_gate"))
     assert points.customdata[2].tolist() == [2, result["verdict"].sel(signal="forget_gate", unit=2).item()]
     assert np.flatnonzero(points.marker.size == points.marker.size.max()).tolist() == [2]
+
+
+def test_joiners_of_letters_stay_and_what_steers_text_does_not():
+    assert figures.visible("می\u200cروم") == "می\u200cروم"
+    assert figures.visible("a\u202eb") == "a�b"
