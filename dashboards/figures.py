@@ -46,7 +46,7 @@ def literal(text: object) -> str:
 def printable(sign: str) -> str:
     """A sign as it may stand on a page; what would steer the text around it, or nothing shows, is replaced.
 
-    >>> printable("a"), printable("\n"), printable("\u202e")
+    >>> printable("a"), printable("\\n"), printable("\\u202e")
     ('a', '↵', '�')
     """
     if sign.isprintable() or sign in JOINERS:
