@@ -385,10 +385,10 @@ def test_what_the_network_of_the_paper_loses_without_a_block_is_that_of_holding_
     torch = pytest.importorskip("torch")
     model, _ = gs.load_example("cerg-latch")
     sample = gs.tasks.CERG(streams=32).sample(250)
-    wrong = gs.tasks.lag_errors(sample)["long"]
+    errors = gs.tasks.lag_errors(sample)
     without = [gs.intervene(model, state, 0.0, block=2) for state in ("cell_state", "hidden_state")]
     with torch.no_grad(), without[0], without[1]:
-        lost = wrong(model(torch.from_numpy(sample.inputs))).mean().item()
+        lost = float(np.mean(errors(model(torch.from_numpy(sample.inputs)))["long"]))
     assert f"that block costs {100 * lost:.1f} percentage points of T or P" in run.said  # intact, nothing goes wrong
     with xr.open_dataset(run.out / "cerg-latch.ablation.nc", engine="h5netcdf") as lesions:
         assert lesions["intact"].sel(metric="long").item() == 0
