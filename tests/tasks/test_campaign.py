@@ -3,6 +3,7 @@
 import importlib
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -54,9 +55,13 @@ def files(results: Results) -> dict[str, bytes]:
 
 
 def children() -> set[int]:
-    """Workers of this process; Python's own tracker of resources is none."""
-    found = psutil.Process().children(recursive=True)
-    return {child.pid for child in found if "resource_tracker" not in " ".join(child.cmdline())}
+    """Workers of this process, as multiprocessing spawns them; a browser and a server of other tests are none."""
+    found = set()
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if "spawn_main" in " ".join(child.cmdline()):
+                found.add(child.pid)
+    return found
 
 
 def test_processes_leave_the_files_that_this_process_leaves(trained: Trained, made_up: ModuleType) -> None:
@@ -89,9 +94,10 @@ def test_a_network_that_kills_every_worker_is_given_up_and_the_others_are_traine
 
 
 def test_workers_that_cannot_even_start_end_the_campaign(trained: Trained, made_up: ModuleType) -> None:
+    before = children()
     with pytest.raises(NetworkError, match="workers must be able to start"):
         trained(partial(processes, workers=1, run=made_up.Unstartable()))
-    assert children() == set()
+    assert children() == before
 
 
 @pytest.mark.parametrize("how", ["here", "processes"])
@@ -115,10 +121,10 @@ def test_workers_load_neither_torch_nor_streamlit_and_stay_small(tmp_path: Path)
     """With the engine itself, on networks that are given up early."""
     short = {row: replace(setting, max_streams=200) for row, setting in ROWS.items()}
     warm_up(short.values())
-    sizes, loaded = [], set()
+    sizes, loaded, before = [], set(), children()
     with results_folder(tmp_path / "out", short, 4) as results:
         for _ in processes(results.missing(), short, workers=2):
-            for pid in children():
+            for pid in children() - before:
                 sizes.append(psutil.Process(pid).memory_info().rss)
                 loaded |= {part for file in psutil.Process(pid).memory_maps() for part in Path(file.path).parts}
     assert 10e6 < max(sizes) < 400e6
