@@ -13,9 +13,8 @@ from .attribution_calls import Call, Watch, layout_of
 from .attribution_runs import Runs
 from .attribution_sources import EmbeddingSource, InputSource, SignalSource, Source, StateSource
 from .attribution_target import Reader, Target, Unit, is_whole, said
-from .find import choose
+from .find import choose, choose_one
 from .layout import listed
-from .loss_gradient import chosen
 from .observe import observe
 from .opened import tapped
 
@@ -50,7 +49,7 @@ class Asked:
         self.key = self.call.first_input()
         self.within = to != "input" or isinstance(target, Unit)
         wanted = target.module if isinstance(target, Unit) and module is None else module
-        parts = dict([chosen(model, wanted)]) if self.within else choose(model, module)
+        parts = dict([choose_one(model, wanted)]) if self.within else choose(model, module)
         self.embeddings = embeddings_of(model, embedding)
         with torch.no_grad(), Watch(parts.values(), self.embeddings.values()) as watch:
             output = model(*self.call.args, **self.call.kwargs)
@@ -68,7 +67,7 @@ class Asked:
 
     def place(self, layer: int | None, direction: str | None, path: str | None = None) -> Place:
         """The layer and direction meant; they may be left out where there is one."""
-        name, part = (self.path, self.part) if path in (None, self.path) else chosen(self.model, path)
+        name, part = (self.path, self.part) if path in (None, self.path) else choose_one(self.model, path)
         cells = observe(name, part).cells()
         if layer is None and len(cells) > 1:
             raise ValueError(f"layer must be named where there are several; choose from 0 to {len(cells) - 1}.")

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from ..signals import DIRECTIONS, VERSION
 from .decomposed_call import Heard, hear
 from .decomposed_lstm import Parts, decompose
+from .find import choose_one
 from .phrases import Phrases, phrases_of
 from .rebuild import ParityError, uncast
-from .state_map import chosen_module
 
 LARGEST = 2**32
 """Bytes that a result may take."""
@@ -120,7 +120,7 @@ def contextual_decomposition(
     >>> float(abs(found.hidden_irrelevant).max()), float(abs(found.hidden_relevant).max()) > 0
     (0.0, True)
     """
-    path, part = chosen_module(model, module)
+    path, part = choose_one(model, module)
     if not isinstance(tolerance, Real) or not tolerance >= 0:
         raise ValueError(f"tolerance must be a number from 0 on; {tolerance!r} came. Leave it out.")
     heard = hear(model, path, part, inputs, inputs_kwargs, readout, lengths)

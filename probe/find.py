@@ -250,5 +250,17 @@ def choose(model: nn.Module, wanted: str | Iterable[str] | None) -> dict[str, nn
     return {name: found[name] for name in names}
 
 
+def choose_one(model: nn.Module, module: str | None) -> tuple[str, nn.Module]:
+    """Path and module of the one that is meant; it may be left unnamed where there is one."""
+    if module is not None and not isinstance(module, str):
+        raise TypeError(
+            f"module must be the path of one module; {type(module).__name__} came. Give for instance 'rnn'."
+        )
+    found = choose(model, module)
+    if len(found) > 1:
+        raise ValueError(f"module must be named where a model has several; none came. Choose from: {', '.join(found)}.")
+    return next(iter(found.items()))
+
+
 def _shown(name: object) -> str:
     return repr(name) if isinstance(name, str) else f"a {type(name).__name__}"

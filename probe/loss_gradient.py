@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .arguments import named_arguments
 from .capture import Capture
-from .find import choose
+from .find import choose_one
 from .following import Following
 from .loss_profile import QUANTILES, summarise
 from .observe import observe
@@ -100,7 +100,7 @@ def loss_gradient(
     >>> found.hidden_state_gradient.values.ravel()
     array([0.125, 0.25 , 0.5  , 1.   ], dtype=float32)
     """
-    path, part = chosen(model, module)
+    path, part = choose_one(model, module)
     if not callable(loss):
         raise TypeError(f"loss must be a function of the model's output; {type(loss).__name__} came. Give a lambda.")
     if any(weight.is_inference() for weight in model.parameters()):
@@ -128,17 +128,6 @@ def loss_gradient(
     return result.assign_attrs(
         module=path, cell=type(capture.track.cells[0][0]).__name__, loss=float(value.detach()), quantiles=str(QUANTILES)
     )
-
-
-def chosen(model: nn.Module, module: str | None) -> tuple[str, nn.Module]:
-    if module is not None and not isinstance(module, str):
-        raise TypeError(
-            f"module must be the path of one module; {type(module).__name__} came. Give for instance 'rnn'."
-        )
-    found = choose(model, module)
-    if len(found) > 1:
-        raise ValueError(f"module must be named where a model has several; none came. Choose from: {', '.join(found)}.")
-    return next(iter(found.items()))
 
 
 def refuse_partial(value: Any, following: Following, path: str) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..cells import AbstractCell, Recurrent, from_torch
 from ..signals import DIRECTIONS
 from .calls import settled
-from .find import choose, registration
+from .find import choose_one, registration
 from .observe import observe
 from .stacks import TorchStack
 from .step_jacobian import blocks
@@ -94,7 +94,7 @@ class Chosen(NamedTuple):
 
 def chosen_layers(model: nn.Module, module: str | None, layer: int | None, direction: str | None) -> Chosen:
     """The layers whose states are one map, by what the caller named; a sentence where there is none."""
-    path, part = chosen_module(model, module)
+    path, part = choose_one(model, module)
     cells = cells_of(path, part)
     names = list(DIRECTIONS[: len(cells[0])])
     if direction is not None and direction not in names:
@@ -137,17 +137,6 @@ def cells_of(path: str, part: nn.Module) -> list[list[AbstractCell]]:
         )
     twin = from_torch(settled(part))
     return twin.cells if isinstance(twin, Recurrent) else [[twin]]
-
-
-def chosen_module(model: nn.Module, module: str | None) -> tuple[str, nn.Module]:
-    if module is not None and not isinstance(module, str):
-        raise TypeError(
-            f"module must be the path of one module; {type(module).__name__} came. Give for instance 'rnn'."
-        )
-    found = choose(model, module)
-    if len(found) > 1:
-        raise ValueError(f"module must be named where a model has several; none came. Choose from: {', '.join(found)}.")
-    return next(iter(found.items()))
 
 
 def constant_input(input: Any, width: int, where: str) -> Array:
