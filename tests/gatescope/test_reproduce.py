@@ -93,7 +93,8 @@ def check_same(out: Path, whole: Path) -> None:
     assert not list(out.rglob("*.partial"))
 
 
-@pytest.mark.parametrize("jobs", [pytest.param("1", marks=pytest.mark.slow), "2"])
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_run_that_is_killed_again_and_again_makes_the_table_of_one_that_is_not(
     whole: Path, tmp_path: Path, jobs: str
 ) -> None:
